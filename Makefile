@@ -1,0 +1,70 @@
+.DEFAULT_GOAL := help
+.PHONY: help env install demo test test-unit test-parallel lint format docs bench bench-one bench-smoke clean distclean
+
+# Programs of the environment start each other by name (horovodrun starts python, tests start
+# horovodrun), so .venv/bin leads PATH, activated or not. Not exported to the whole Makefile:
+# make_env.sh has to find the Python below .venv, not .venv's own.
+RUN := PATH="$(CURDIR)/.venv/bin:$$PATH"
+
+# Without TensorFlow's notes about the CPU, one per process, between our own lines.
+QUIET_RUN := $(RUN) TF_CPP_MIN_LOG_LEVEL=1
+
+# The script, not `python -m pytest`: the latter imports the checkout, not the installed package.
+PYTEST := $(RUN) .venv/bin/pytest
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' Makefile
+
+env: ## Build .venv (Python 3.6, TensorFlow 1.11, Horovod on Gloo); a second call returns at once
+	@scripts/make_env.sh
+
+install: ## Install the package into .venv, from the sources as they are now
+	@scripts/make_env.sh --install
+
+demo: install ## Train the example on two processes of this machine (DEMO_ARGS=...)
+	$(QUIET_RUN) .venv/bin/horovodrun -np 2 -H localhost:2 \
+		.venv/bin/python examples/lm1b.py $(DEMO_ARGS)
+
+test: ## Run every test: unit, parallel and cluster (PYTEST_ARGS=...)
+	@scripts/make_env.sh --cluster --install
+	$(PYTEST) $(PYTEST_ARGS) tests/unit tests/parallel tests/cluster
+
+test-unit: install ## Run the tests that need one process
+	$(PYTEST) $(PYTEST_ARGS) tests/unit
+
+test-parallel: install ## Run the tests that start horovodrun on this machine
+	$(PYTEST) $(PYTEST_ARGS) tests/parallel
+
+.venv-tools/stamp: requirements/tools.txt scripts/make_tools.sh
+	@scripts/make_tools.sh
+	@touch $@
+
+lint: .venv-tools/stamp ## Check style and formatting
+	.venv-tools/bin/ruff check .
+	.venv-tools/bin/ruff format --check .
+
+format: .venv-tools/stamp ## Format the code and mend what lint can mend by itself
+	.venv-tools/bin/ruff check --fix .
+	.venv-tools/bin/ruff format .
+
+# The variable silences the theme's notice about a MkDocs 2 that is not used here.
+docs: .venv-tools/stamp ## Build the documentation into site/
+	NO_MKDOCS_2_WARNING=1 .venv-tools/bin/mkdocs build --strict
+
+bench: install ## Measure us and our peers on an emulated cluster; root (BENCH_ARGS=--quick, ...)
+	@scripts/make_env.sh --cluster
+	$(QUIET_RUN) .venv/bin/python benchmarks/run.py $(BENCH_ARGS)
+
+bench-one: install ## Measure one process against plain Keras (BENCH_ARGS=...)
+	$(QUIET_RUN) .venv/bin/python benchmarks/one_process.py $(BENCH_ARGS)
+
+bench-smoke: install ## The benchmarks' code on 2 small hosts; judges bytes and losses; root
+	@scripts/make_env.sh --cluster
+	$(QUIET_RUN) .venv/bin/python benchmarks/smoke.py
+
+clean: ## Remove build products and caches, but not the environments
+	rm -rf build dist site *.egg-info .hypothesis .pytest_cache .ruff_cache
+	find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +
+
+distclean: clean ## Remove the environments too
+	rm -rf .venv .venv-tools

@@ -1,0 +1,24 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
+"""The entry point of `keras-parallax`, outside the package so that it survives a broken stack."""
+
+import importlib.util
+import sys
+
+
+def main():
+    """Runs the command line; `keras-parallax doctor` also where the package cannot be imported."""
+    try:
+        import keras_parallax  # noqa: F401
+    except ImportError:
+        # TensorFlow, Keras or Horovod is missing or of a wrong version: the package refuses, but
+        # its modules that need none of them can still say what is wrong.
+        spec = importlib.util.find_spec('keras_parallax')
+        sys.modules['keras_parallax'] = importlib.util.module_from_spec(spec)
+    from keras_parallax import cli
+
+    cli.main(prog_name='keras-parallax')
+
+
+if __name__ == '__main__':
+    main()
