@@ -1,0 +1,47 @@
+"""Sparsity-aware data-parallel training for Keras: three lines of a script, started by Horovod."""
+
+from keras_parallax import callbacks
+from keras_parallax.checkpoint import latest_checkpoint
+from keras_parallax.compat import hvd as _hvd
+from keras_parallax.errors import (
+    CheckpointError,
+    IdOutOfRangeError,
+    ModelMismatchError,
+    ParallaxError,
+    PlanError,
+    ScopeError,
+    ServerLostError,
+    StackError,
+    UnequalBatchesError,
+    WorkerFailedError,
+)
+from keras_parallax.export import export_saved_model
+from keras_parallax.loading import load_model
+from keras_parallax.optimizer import ParallaxOptimizer
+from keras_parallax.saving import save_model
+from keras_parallax.strategy import ParallaxStrategy
+
+Compression = _hvd.Compression
+
+__version__ = '0.1.0'
+
+__all__ = [
+    'CheckpointError',
+    'Compression',
+    'IdOutOfRangeError',
+    'ModelMismatchError',
+    'ParallaxError',
+    'ParallaxOptimizer',
+    'ParallaxStrategy',
+    'PlanError',
+    'ScopeError',
+    'ServerLostError',
+    'StackError',
+    'UnequalBatchesError',
+    'WorkerFailedError',
+    'callbacks',
+    'export_saved_model',
+    'latest_checkpoint',
+    'load_model',
+    'save_model',
+]

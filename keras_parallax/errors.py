@@ -1,0 +1,154 @@
+"""The errors that keras-parallax raises: each a sentence that a user can act on."""
+
+
+class ParallaxError(Exception):
+    """Base class of every error that this package raises.
+
+    Example:
+        ```python
+        >>> import keras_parallax as kp
+        >>> issubclass(kp.PlanError, kp.ParallaxError)
+        True
+        ```
+    """
+
+
+class StackError(ParallaxError, ImportError):
+    """TensorFlow, Keras or Horovod is missing, of a wrong version, or built without the other.
+
+    Example:
+        ```python
+        >>> try:
+        ...     import keras_parallax as kp
+        ... except ImportError as error:
+        ...     print(error)
+        ```
+    """
+
+
+class ScopeError(ParallaxError, RuntimeError):
+    """A model, an optimizer or a strategy was used outside, or twice inside, a strategy's scope.
+
+    Example:
+        ```python
+        >>> import keras_parallax as kp
+        >>> with kp.ParallaxStrategy() as strategy:
+        ...     try:
+        ...         strategy.__enter__()
+        ...     except kp.ScopeError:
+        ...         print('one scope at a time')
+        one scope at a time
+        ```
+    """
+
+
+class PlanError(ParallaxError, ValueError):
+    """What was asked for cannot be planned: an unknown name, or settings that contradict.
+
+    Example:
+        ```python
+        >>> import keras, keras_parallax as kp
+        >>> with kp.ParallaxStrategy(overrides={'no/such_variable': 'dense'}) as strategy:
+        ...     model = keras.models.Sequential([keras.layers.Dense(1, input_shape=(2,))])
+        ...     model.compile(kp.ParallaxOptimizer('sgd'), 'mse')
+        >>> try:
+        ...     strategy.plan(model)
+        ... except kp.PlanError:
+        ...     print('overrides names no variable of the model')
+        overrides names no variable of the model
+        ```
+    """
+
+
+class IdOutOfRangeError(ParallaxError, ValueError):
+    """A batch held an id outside `[0, input_dim)` of the table it looks up.
+
+    Example:
+        ```python
+        >>> import keras, numpy as np, keras_parallax as kp
+        >>> with kp.ParallaxStrategy() as strategy:
+        ...     model = keras.models.Sequential([keras.layers.Embedding(9, 1, input_length=1)])
+        ...     model.compile(kp.ParallaxOptimizer('sgd'), 'mse')
+        >>> try:
+        ...     loss = model.train_on_batch(np.array([[9]]), np.zeros((1, 1, 1)))
+        ... except kp.IdOutOfRangeError:
+        ...     print('ids start from 0')
+        ids start from 0
+        ```
+    """
+
+
+class ModelMismatchError(ParallaxError, RuntimeError):
+    """The ranks of one job did not build the same model.
+
+    Example:
+        ```python
+        >>> import keras_parallax as kp
+        >>> from keras_parallax.fingerprint import check_agreement
+        >>> try:
+        ...     check_agreement([[('dense/kernel', '[2, 3]')], [('dense/kernel', '[2, 4]')]])
+        ... except kp.ModelMismatchError:
+        ...     print('rank 1 differs')
+        rank 1 differs
+        ```
+    """
+
+
+class UnequalBatchesError(ParallaxError, RuntimeError):
+    """The ranks of one job have unequal numbers of training batches.
+
+    Example:
+        ```python
+        >>> import keras_parallax as kp
+        >>> from keras_parallax.callbacks import check_equal_batches
+        >>> try:
+        ...     check_equal_batches([100, 99])
+        ... except kp.UnequalBatchesError:
+        ...     print('cut the data to a multiple of the number of ranks')
+        cut the data to a multiple of the number of ranks
+        ```
+    """
+
+
+class ServerLostError(ParallaxError, RuntimeError):
+    """A dedicated server is not there, or has lost the shards that it held.
+
+    Example:
+        ```python
+        >>> import keras_parallax as kp
+        >>> try:
+        ...     pass  # model.fit(...)
+        ... except kp.ServerLostError as error:
+        ...     print(error)
+        ```
+    """
+
+
+class WorkerFailedError(ParallaxError, RuntimeError):
+    """Another rank of the job failed, so this one cannot go on.
+
+    Example:
+        ```python
+        >>> import keras_parallax as kp
+        >>> try:
+        ...     pass  # model.fit(...)
+        ... except kp.WorkerFailedError as error:
+        ...     print(error)
+        ```
+    """
+
+
+class CheckpointError(ParallaxError, OSError):
+    """A checkpoint cannot be written, or is incomplete, damaged or of another model.
+
+    Example:
+        ```python
+        >>> import keras_parallax as kp
+        >>> from keras_parallax.files import read_manifest
+        >>> try:
+        ...     manifest = read_manifest('no-such-folder')
+        ... except kp.CheckpointError:
+        ...     print('no checkpoint there')
+        no checkpoint there
+        ```
+    """

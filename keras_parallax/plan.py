@@ -1,0 +1,381 @@
+"""The plan: for every trainable variable its class, its shards and their servers. Pure data."""
+
+import numbers
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Optional, Tuple
+
+import numpy as np
+
+from keras_parallax import classify as rules
+from keras_parallax import costs, placement, predict, roads
+from keras_parallax.errors import PlanError
+from keras_parallax.placement import Shard, rows_of_shard
+
+__all__ = ['Plan', 'PlannedVariable', 'Shard', 'make_plan', 'rows_of_shard']
+
+#: Of more servers than these, or ranges of them, only the number is told.
+_MOST_LISTED = 8
+
+
+class PlannedVariable(NamedTuple):
+    """What the plan says of one variable.
+
+    Attributes:
+        name: the variable's name without `:0`.
+        shape: its shape.
+        dtype: its dtype's name.
+        kind: `'dense'` or `'sparse'`.
+        reason: why, in words.
+        shards: the `Shard`s of a variable on servers; empty for a variable that every rank
+            holds.
+        alpha: the fraction of its rows that a worker's batch touches, `None` if it is not known;
+            1 for what is read whole.
+    """
+
+    name: str
+    shape: Tuple[int, ...]
+    dtype: str
+    kind: str
+    reason: str
+    shards: Tuple[Shard, ...] = ()
+    alpha: Optional[float] = None
+
+    @property
+    def rows(self):
+        """Its number of rows; a scalar has one."""
+        return self.shape[0] if self.shape else 1
+
+    @property
+    def road(self):
+        """How it is exchanged: through `'servers'`, by `'allgather'` or by `'allreduce'`."""
+        if self.shards:
+            return 'servers'
+        return 'allgather' if self.kind == rules.SPARSE else 'allreduce'
+
+    @property
+    def bytes(self):
+        """Size of the variable in bytes."""
+        return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
+
+    @property
+    def place(self):
+        """Where the variable lives, in words."""
+        if not self.shards:
+            return 'on every rank'
+        servers = sorted({shard.server for shard in self.shards})
+        return '%d shard%s on %s' % (
+            len(self.shards),
+            '' if len(self.shards) == 1 else 's',
+            _listed(servers),
+        )
+
+
+def _listed(servers):
+    """Servers in words, given their numbers in order: `'servers 0-4, 7'`."""
+    runs = []
+    for server in servers:
+        if runs and server == runs[-1][-1] + 1:
+            runs[-1].append(server)
+        else:
+            runs.append([server])
+    parts = []
+    for run in runs:
+        parts.extend(['%d-%d' % (run[0], run[-1])] if len(run) > 2 else map(str, run))
+    if len(parts) > _MOST_LISTED:
+        return '%d servers' % len(servers)
+    return 'server%s %s' % ('' if len(servers) == 1 else 's', ', '.join(parts))
+
+
+class Plan(NamedTuple):
+    """The plan of one model: a `PlannedVariable` for each trainable variable, in Keras's order.
+
+    Attributes:
+        variables: the `PlannedVariable`s.
+        servers: number of servers.
+        requested: the architecture that was asked for.
+        cluster: the `costs.Cluster` that it is for; `None` if every rank works for itself.
+        fp16: whether gradients travel in half precision.
+    """
+
+    variables: Tuple[PlannedVariable, ...]
+    servers: int
+    requested: str = roads.HYBRID
+    cluster: Optional[costs.Cluster] = None
+    fp16: bool = False
+
+    @property
+    def architecture(self):
+        """What the plan comes to.
+
+        `'allreduce'` or `'ps'` if asked for; otherwise `'hybrid'`, or `'allreduce'` when nothing is
+        sparse, or `'ps'` when nothing is dense.
+        """
+        if self.requested in (roads.ALLREDUCE, roads.PS):
+            return self.requested
+        kinds = {variable.kind for variable in self.variables}
+        if rules.SPARSE not in kinds:
+            return 'allreduce'
+        return 'hybrid' if rules.DENSE in kinds else 'ps'
+
+    def predict(self, bandwidth=None):
+        """Predicts what a step costs: bytes, load of the servers, time on the network.
+
+        Args:
+            bandwidth: of a host's link, in bytes per second; the cluster's if `None`.
+
+        Returns:
+            A `predict.Prediction`, or `None` if one worker holds everything. Of a job on one host,
+            the workers are counted as if each were a host.
+        """
+        if self.cluster is None:
+            return None
+        if self.cluster.workers == 1 and not self.cluster.dedicated_servers:
+            return None
+        cluster = self.cluster.for_decisions()
+        if bandwidth is not None:
+            cluster = cluster._replace(bandwidth=bandwidth)
+        return predict.predict(self, cluster, self.fp16)
+
+    def __getitem__(self, name):
+        """The `PlannedVariable` called `name` (or the one at an index, as in any tuple)."""
+        if isinstance(name, str):
+            for variable in self.variables:
+                if variable.name == name:
+                    return variable
+            raise KeyError(name)
+        return tuple.__getitem__(self, name)
+
+    def as_data(self, bandwidth=None):
+        """The plan and its prediction as plain dicts, lists and numbers, for `json.dumps`.
+
+        Args:
+            bandwidth: as in `predict`.
+        """
+        prediction = self.predict(bandwidth)
+        return {
+            'architecture': self.architecture,
+            'requested': self.requested,
+            'servers': self.servers,
+            'cluster': self.cluster and dict(self.cluster._asdict()),
+            'fp16': self.fp16,
+            'prediction': prediction and prediction.as_data(),
+            'variables': [
+                dict(
+                    variable._asdict(),
+                    shape=list(variable.shape),
+                    bytes=variable.bytes,
+                    road=variable.road,
+                    place=variable.place,
+                    shards=[dict(shard._asdict()) for shard in variable.shards],
+                )
+                for variable in self.variables
+            ],
+        }
+
+
+class Request(NamedTuple):
+    """What the user asks of a plan: the arguments of `make_plan` of the same names."""
+
+    overrides: Optional[Mapping] = None
+    architecture: str = roads.HYBRID
+    partitions: Any = None
+    density: Optional[Mapping] = None
+    local_aggregation: bool = True
+
+
+def make_plan(
+    uses,
+    servers=0,
+    overrides=None,
+    architecture=roads.HYBRID,
+    partitions=None,
+    density=None,
+    local_aggregation=True,
+    cluster=None,
+    fp16=False,
+):
+    """Decides the class and the place of every variable of a model.
+
+    A table whose regularizer or constraint reaches over the whole table stays in one piece, so
+    that its owner can compute it with no traffic. Every other table is split evenly, by default
+    with a shard on each server; where its density is known, the cost model chooses the number
+    (`placement.shard_count`) and shards are placed by bytes and by traffic.
+
+    Args:
+        uses: a list of `VariableUse`s.
+        servers: number of servers; 0 when every rank holds everything.
+        overrides: dict from variable names to `'dense'` or `'sparse'`, or `None`.
+        architecture: `'hybrid'`; `'allreduce'`: no servers, so every table is gathered or reduced,
+            whichever is cheaper; `'ps'`: dense variables on servers too; `'auto'`: tables that are
+            cheaper as dense variables become dense.
+        partitions: number of shards of every table, or a dict from variable names to numbers, or
+            `None` to choose. No variable gets more shards than it has rows.
+        density: dict from names of tables to the fraction of rows that a worker's batch touches,
+            or `None`.
+        local_aggregation: whether a row that several workers of a host touch crosses the network
+            once for all of them, if `cluster` says so too.
+        cluster: the `costs.Cluster`, or `None`: a host for each server.
+        fp16: whether gradients travel in half precision.
+
+    Returns:
+        A `Plan`.
+
+    Raises:
+        PlanError: an argument names no variable, or asks for what cannot be.
+    """
+    overrides, density = dict(overrides or {}), dict(density or {})
+    if architecture not in roads.ARCHITECTURES:
+        raise PlanError(
+            'architecture must be one of %s, but %r was given.'
+            % (', '.join(map(repr, roads.ARCHITECTURES)), architecture)
+        )
+    _check_names('overrides', overrides, uses)
+    _check_names('density', density, uses)
+    _check_partitions(partitions, uses, architecture, overrides)
+    _check_density(density, uses)
+    cluster = cluster or (costs.Cluster(hosts=servers) if servers else None)
+    if cluster and not local_aggregation:
+        cluster = cluster._replace(local_aggregation=False)
+    if architecture == roads.ALLREDUCE:
+        servers = 0
+    planned = []
+    for use in uses:
+        kind, reason = _class_of(use, overrides, architecture, density, cluster, fp16)
+        alpha = density.get(use.name) if _is_table(use) else 1.0
+        planned.append(PlannedVariable(use.name, use.shape, use.dtype, kind, reason, (), alpha))
+    if servers:
+        view = cluster.for_decisions()
+        planned = _on_servers(uses, planned, servers, architecture, partitions, view, fp16)
+    return Plan(tuple(planned), servers, architecture, cluster, fp16)
+
+
+def _check_names(argument, given, uses):
+    unknown = sorted(set(given) - {use.name for use in uses})
+    if unknown:
+        raise PlanError(
+            '%s names %s, but the trainable variables of the model are %s.'
+            % (argument, ', '.join(unknown), ', '.join(use.name for use in uses))
+        )
+
+
+def _check_density(density, uses):
+    for use in uses:
+        if use.name not in density:
+            continue
+        alpha = density[use.name]
+        is_number = isinstance(alpha, numbers.Real) and not isinstance(alpha, bool)
+        if not is_number or not 0 <= alpha <= 1:
+            raise PlanError(
+                'density of %s must be the fraction of its rows that a batch touches, a number '
+                'from 0 to 1, but %r was given.' % (use.name, alpha)
+            )
+        if not _is_table(use):
+            raise PlanError(
+                'density names %s, which is dense: it is %s. Take it out.'
+                % (use.name, rules.classify(use).reason)
+            )
+
+
+def _check_partitions(partitions, uses, architecture, overrides):
+    if partitions is None:
+        return
+    if architecture == roads.ALLREDUCE:
+        raise PlanError(
+            "partitions is for tables on servers, and architecture='allreduce' has none; leave one "
+            'of the two out.'
+        )
+    if not isinstance(partitions, Mapping):
+        _check_number('partitions', partitions)
+        return
+    _check_names('partitions', partitions, uses)
+    for use in uses:
+        if use.name not in partitions:
+            continue
+        number = partitions[use.name]
+        _check_number('partitions of %s' % use.name, number)
+        if architecture != roads.PS:
+            _check_on_servers(use, overrides)
+        if number > 1 and _in_one_piece(use):
+            raise PlanError(
+                'partitions asks for %d shards of %s, which must stay in one piece: its '
+                'regularizer or constraint reaches over the whole table.' % (number, use.name)
+            )
+
+
+def _check_on_servers(use, overrides):
+    try:
+        kind, reason = rules.classify(use, overrides.get(use.name))
+    except ValueError as error:
+        raise PlanError(str(error)) from error
+    if kind == rules.DENSE:
+        raise PlanError(
+            'partitions names %s, which is dense: it is %s, so every rank holds it. Take it out, '
+            "or choose architecture='ps'." % (use.name, reason)
+        )
+
+
+def _check_number(argument, number):
+    is_whole = isinstance(number, numbers.Integral) and not isinstance(number, bool)
+    if not is_whole or number < 1:
+        raise PlanError('%s must be a whole number from 1, but %r was given.' % (argument, number))
+
+
+def _is_table(use):
+    return rules.classify(use).kind == rules.SPARSE
+
+
+def _in_one_piece(use):
+    return rules.WHOLE_TABLE in (use.regularizer, use.constraint)
+
+
+def _class_of(use, overrides, architecture, density, cluster, fp16):
+    try:
+        found = rules.classify(use, overrides.get(use.name))
+    except ValueError as error:
+        raise PlanError(str(error)) from error
+    if found.kind == rules.DENSE or use.name in overrides:
+        return found
+    return roads.choose(use, found, architecture, density.get(use.name), cluster, fp16)
+
+
+def _on_servers(uses, planned, servers, architecture, partitions, cluster, fp16):
+    """Gives shards to the variables that lie on servers."""
+    chosen = [
+        number
+        for number, variable in enumerate(planned)
+        if variable.kind == rules.SPARSE or architecture == roads.PS
+    ]
+    weights = [_weight(planned[number], cluster, fp16) for number in chosen]
+    machines = [cluster.machine_of(server, servers) for server in range(servers)]
+    counts = []
+    for number, weight in zip(chosen, weights):
+        wanted = _wanted(planned[number], partitions)
+        if _in_one_piece(uses[number]):
+            counts.append(1)
+        elif wanted is not None:
+            counts.append(max(1, min(wanted, weight.rows)))
+        else:
+            count = placement.shard_count(weight, weights, servers, len(set(machines)), cluster)
+            counts.append(count)
+    traffic_known = any(weight.traffic is not None for weight in weights)
+    placed = placement.place(counts, weights, machines, heaviest_first=traffic_known)
+    for number, shards in zip(chosen, placed):
+        planned[number] = planned[number]._replace(shards=shards)
+    return planned
+
+
+def _wanted(variable, partitions):
+    if isinstance(partitions, Mapping):
+        return partitions.get(variable.name)
+    return partitions if variable.kind == rules.SPARSE else None
+
+
+def _weight(variable, cluster, fp16):
+    # A table that the user made dense is pulled whole.
+    alpha = variable.alpha if variable.kind == rules.SPARSE else 1.0
+    if alpha is None:
+        return placement.Weight(variable.rows, variable.bytes)
+    gradients = costs.wire_bytes(variable.bytes, variable.dtype, fp16)
+    alpha = costs.host_alpha(alpha, cluster)
+    traffic = cluster.hosts * alpha * (variable.bytes + gradients)
+    return placement.Weight(variable.rows, variable.bytes, traffic)

@@ -1,0 +1,91 @@
+"""Turns the tables of a model that is built already into sharded ones."""
+
+from keras_parallax import compat, graph
+from keras_parallax.compat import tf
+from keras_parallax.pull import look_up_in, pull_new_lookup, redirect_lookups, redirect_readers
+from keras_parallax.table import ShardedVariable
+
+
+def shard_table(table, members, rank):
+    """Moves a table to its shards: every read of it, in every model of the graph, goes to them.
+
+    Keras has built its layers on an ordinary variable, because only the loss tells whether the
+    variable is sparse. That variable's storage is given up; the graph is rewired in place, so
+    sessions that have run it must be opened anew.
+
+    Args:
+        table: a `Table` that has no shards yet.
+        members: the set of operations that the loss depends on.
+        rank: this process's rank.
+
+    Returns:
+        A function of a session that fills the shards from this process's values of the variable, a
+        tensor that tells whether this process has such values, and an operation that frees their
+        memory.
+    """
+    variable = table.variable
+    storage, reads = compat.storage(variable), graph.value_reads(variable)
+    lookups = table.gathers() if table.by_row else graph.all_gathers(variable)
+    table.make_shards()
+    fill = table.shard_filler()
+    present, free = tf.is_variable_initialized(variable), compat.memory_release(variable)
+    if table.by_row:
+        redirect_lookups(table, lookups, members, rank)
+    ShardedVariable.adopt(variable, table, lambda ids: pull_new_lookup(table, ids, rank))
+    if not table.by_row:
+        look_up_in(variable.value(), lookups)
+    for read in reads:
+        # What still reads the variable whole (a model that shows or tests it) gets all shards.
+        if read.type == 'Identity' and read.inputs[0] is storage:
+            compat.replace_input(read, 0, variable.value())
+        else:
+            with compat.inside_loop_of(read):
+                redirect_readers(read.outputs[0], tf.identity(variable.value()))
+    return fill, present, free
+
+
+def forget_variable(variable):
+    """Takes a variable out of what Keras initializes and what Horovod broadcasts."""
+    for key in (tf.GraphKeys.GLOBAL_VARIABLES, tf.GraphKeys.TRAINABLE_VARIABLES):
+        collection = variable.graph.get_collection_ref(key)
+        collection[:] = [other for other in collection if other is not variable]
+    variable._keras_initialized = True
+
+
+def remember_variable(variable):
+    """Puts a variable that `forget_variable` has taken out back in."""
+    for key in (tf.GraphKeys.GLOBAL_VARIABLES, tf.GraphKeys.TRAINABLE_VARIABLES):
+        variable.graph.add_to_collection(key, variable)
+
+
+def redirect_penalties(table, members):
+    """Computes a table's regularizer on its shards, and puts the sum in the loss.
+
+    Args:
+        table: a `Table` with shards; its `penalty_terms` are set.
+        members: the set of operations that the loss depends on.
+    """
+    if not table.penalties:
+        return
+    parts = []
+    for shard in table.shards:
+        with tf.device(shard.device):
+            parts.append(table.regularizer(shard))
+    total = tf.add_n(parts)
+    for term in table.penalty_terms:
+        readers = [reader for reader in term.consumers() if reader in members]
+        redirect_readers(term, total, readers)
+    table.penalty_terms = [total]
+
+
+def pulls_in(table, members):
+    """The `Pull`s of a table whose rows a loss depends on."""
+    return [pull for pull in table.pulls if any(output.op in members for output in pull.outputs)]
+
+
+def lookups_in(table, members):
+    """The lookups of a table that every rank holds, as pairs of ids and looked-up rows."""
+    return [
+        (lookup.inputs[1], lookup.outputs[0])
+        for lookup in graph.reads(table.variable, members).lookups
+    ]
