@@ -1,0 +1,303 @@
+"""Every difference between versions of TensorFlow, Keras and Horovod, in one module.
+
+The rest of the package imports TensorFlow as `from keras_parallax.compat import tf`.
+"""
+
+import contextlib
+import ctypes
+import importlib
+import sys
+from types import ModuleType
+from typing import NamedTuple
+
+from keras_parallax.errors import StackError
+from keras_parallax.versions import SUPPORTED, version_problem
+
+
+def _require(package, version):
+    problem = version_problem(package, version)
+    if problem:
+        raise StackError(problem)
+
+
+try:
+    import tensorflow as tf
+except ImportError as error:
+    raise StackError(
+        'keras-parallax needs TensorFlow, which could not be imported (%s); get it with: %s'
+        % (error, SUPPORTED['TensorFlow'][1])
+    ) from error
+_require('TensorFlow', tf.__version__)
+
+
+def _no_horovod(error):
+    return StackError(
+        'keras-parallax needs Horovod built with TensorFlow support, but it could not be imported '
+        '(%s); get it with: %s' % (error, SUPPORTED['Horovod'][1])
+    )
+
+
+try:
+    import horovod
+except ImportError as error:
+    raise _no_horovod(error) from error
+_require('Horovod', horovod.__version__)
+
+try:
+    import horovod.tensorflow as hvd  # noqa: F401 - for all
+    from horovod._keras import callbacks as horovod_callbacks  # noqa: F401 - for callbacks.py
+    from horovod.tensorflow import mpi_ops as horovod_ops  # noqa: F401 - for the collectives
+except ImportError as error:
+    raise _no_horovod(error) from error
+
+from tensorflow.core.framework import attr_value_pb2  # noqa: E402
+from tensorflow.python.framework import tensor_util as _tensor_util  # noqa: E402
+from tensorflow.python.keras.engine import base_layer as _tf_keras_base  # noqa: E402
+from tensorflow.python.ops import gen_resource_variable_ops as _gen_resource_ops  # noqa: E402
+from tensorflow.python.ops import resource_variable_ops as _resource_ops  # noqa: E402
+
+ResourceVariable = _resource_ops.ResourceVariable
+
+
+class KerasPackage(NamedTuple):
+    """What the rest of the package needs of `keras` or of `tf.keras`.
+
+    Attributes:
+        name: `'keras'` or `'tf.keras'`.
+        module: the package itself.
+        layer: the base class of its layers.
+        clip_together: whether `clipnorm` is a bound on the norm of all gradients together
+            (`keras` 2.2.4) or on each gradient's own (`tf.keras` of TF 1.11).
+    """
+
+    name: str
+    module: ModuleType
+    layer: type
+    clip_together: bool
+
+    @property
+    def backend(self):
+        """The package's `backend` module."""
+        return self.module.backend
+
+    @property
+    def saving(self):
+        """The module that reads and writes the package's files."""
+        return importlib.import_module(self._internal + '.engine.saving')
+
+    @property
+    def network(self):
+        """The base class of its models, which has `save`, `save_weights` and `load_weights`."""
+        return importlib.import_module(self._internal + '.engine.network').Network
+
+    @property
+    def may_overwrite(self):
+        """Function that asks at the terminal whether to overwrite a path."""
+        module = importlib.import_module(self._internal + '.utils.io_utils')
+        return module.ask_to_proceed_with_overwrite
+
+    @property
+    def _internal(self):
+        return 'keras' if self.name == 'keras' else 'tensorflow.python.keras'
+
+
+def keras_package(name):
+    """The `KerasPackage` called `'keras'` or `'tf.keras'`.
+
+    Raises:
+        StackError: `keras` is missing or has an unsupported version.
+    """
+    if name == 'tf.keras':
+        return KerasPackage('tf.keras', tf.keras, _tf_keras_base.Layer, clip_together=False)
+    try:
+        import keras
+        from keras.engine import base_layer
+    except ImportError as error:
+        raise StackError(
+            'Keras could not be imported (%s); get it with: %s' % (error, SUPPORTED['Keras'][1])
+        ) from error
+    _require('Keras', keras.__version__)
+    return KerasPackage('keras', keras, base_layer.Layer, clip_together=True)
+
+
+def loaded_keras_packages():
+    """The `KerasPackage`s that this process has imported: `tf.keras`, and `keras` if it has."""
+    names = ['tf.keras'] + (['keras'] if 'keras' in sys.modules else [])
+    return [keras_package(name) for name in names]
+
+
+def package_of(thing):
+    """The `KerasPackage` that a layer, a model or an optimizer belongs to, or `None`."""
+    for cls in type(thing).__mro__:
+        if cls.__module__.startswith('keras.'):
+            return keras_package('keras')
+        if cls.__module__.startswith('tensorflow.python.keras.'):
+            return keras_package('tf.keras')
+    return None
+
+
+def replace_input(operation, index, tensor):
+    """Connects input number `index` of an operation to another tensor.
+
+    `_update_input` is private, but it is what TensorFlow 1.x's own while loops are built with.
+    A session that has already run the operation does not see the change: open a new one.
+    """
+    operation._update_input(index, tensor)
+
+
+def add_control_inputs(operation, operations):
+    """Makes an operation wait for others."""
+    operation._add_control_inputs(list(operations))
+
+
+def set_control_inputs(operation, operations):
+    """Makes an operation wait for others, and for nothing else that it has waited for.
+
+    A session that has already run the operation does not see the change: open a new one.
+    """
+    operation._remove_all_control_inputs()
+    operation._add_control_inputs(list(operations))
+
+
+def operation_id(operation):
+    """A number that grows with every operation added to a graph."""
+    return operation._id
+
+
+def set_device(operation, device):
+    """Places an operation that exists already."""
+    operation._set_device(device)
+
+
+def name_storage(variable, name, device):
+    """Gives a variable that no session has run yet a storage of another name, on a device.
+
+    Another process's graph reaches the storage by that name. Whatever is colocated with the
+    variable, its initializer among it, goes along.
+    """
+    operation = variable.op
+    operation._set_attr('shared_name', attr_value_pb2.AttrValue(s=name.encode('utf-8')))
+    set_device(operation, device)
+
+
+@contextlib.contextmanager
+def inside_loop_of(operation):
+    """Builds operations in the loop or the branch that an operation is in, if it is in one."""
+    context = operation._get_control_flow_context()
+    if context is None:
+        yield
+        return
+    context.Enter()
+    try:
+        yield
+    finally:
+        context.Exit()
+
+
+def storage(variable):
+    """The tensor that stands for a variable's storage: its reference or its resource handle."""
+    if isinstance(variable, ResourceVariable):
+        return variable.handle
+    return variable._ref()
+
+
+def open_session_of(package, graph):
+    """The session that a Keras package has open for a graph, or `None`; it never opens one.
+
+    `backend.get_session` would open one and initialize every variable.
+    """
+    if package.name == 'keras':
+        from keras.backend import tensorflow_backend as backend
+    else:
+        from tensorflow.python.keras import backend
+    session = backend._SESSION
+    return session if session is not None and session.graph is graph else None
+
+
+def assign_freed(variable, value):
+    """An operation that assigns a variable whose memory was freed."""
+    if isinstance(variable, ResourceVariable):
+        return _gen_resource_ops.assign_variable_op(variable.handle, value)
+    return tf.assign(variable, value, validate_shape=False).op
+
+
+def memory_release(variable):
+    """An operation that frees the memory of a variable of either kind.
+
+    A variable by reference must have been initialized.
+    """
+    if isinstance(variable, ResourceVariable):
+        return _gen_resource_ops.destroy_resource_op(variable.handle, ignore_lookup_error=True)
+    # Its memory goes when it is assigned a value without rows.
+    nothing = tf.zeros([0] + variable.shape.as_list()[1:], variable.dtype.base_dtype)
+    return tf.assign(variable, nothing, validate_shape=False).op
+
+
+def abandon_session(session):
+    """Gives a session up without closing it.
+
+    To close it would be another call, which in TensorFlow 1.11 has no time limit.
+    """
+    session._closed, session._session = True, None
+
+
+def answers_calls(target, seconds):
+    """Whether the server at `target` answers a call within so many seconds."""
+    config = tf.ConfigProto(operation_timeout_in_ms=int(1000 * seconds))
+    session = tf.Session(target, graph=tf.Graph(), config=config)
+    try:
+        session.list_devices()
+        return True
+    except tf.errors.OpError:
+        return False
+    finally:
+        abandon_session(session)
+
+
+def horovod_aborts(instead):
+    """Has a function called where Horovod would end the process because a connection broke.
+
+    With Gloo, Horovod 0.19.5 lets an exception out of its thread when another rank has gone or has
+    not answered for `HOROVOD_GLOO_TIMEOUT_SECONDS` (30), so that the C++ runtime aborts the process
+    and no reason is told (`tests/parallel/test_killed.py`). `std::set_terminate` is the place at
+    which C++ lets a program have its own way. Other exceptions end the process as they always did.
+
+    Args:
+        instead: a function, called on Horovod's thread. It must not return.
+
+    Returns:
+        A function that makes Horovod end the process again.
+    """
+    library = ctypes.CDLL('libstdc++.so.6')
+    handler_type = ctypes.CFUNCTYPE(None)
+    set_terminate = library._ZSt13set_terminatePFvvE
+    set_terminate.restype, set_terminate.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+    current_type = library.__cxa_current_exception_type
+    current_type.restype = ctypes.POINTER(ctypes.c_void_p)
+
+    def handle():
+        # A `std::type_info` is a pointer to its virtual table and one to its name.
+        found = current_type()
+        name = ctypes.cast(found[1], ctypes.c_char_p).value if found else b''
+        if b'gloo' in name:
+            instead()
+        handler_type(previous)()
+
+    handler = handler_type(handle)
+    previous = set_terminate(ctypes.cast(handler, ctypes.c_void_p))
+
+    def restore():
+        set_terminate(previous)
+        return handler  # Which keeps the handler alive for as long as it may be called.
+
+    return restore
+
+
+def constant_value(tensor):
+    """The value of a tensor that is known without running anything, or `None`.
+
+    `tf.contrib.util` offers it too, but the first use of `tf.contrib` imports all of it: seconds of
+    processor time on every rank, and some 100 MB (TF 1.11; proven by
+    `tests/unit/test_graph.py::test_reading_a_graph_does_not_import_contrib`).
+    """
+    return _tensor_util.constant_value(tensor)
