@@ -1,0 +1,264 @@
+"""Applies the exchanged gradients to everything that this rank updates, and keeps the slots."""
+
+from typing import Any, Dict, List, NamedTuple, Optional
+
+from keras_parallax import cluster, compat, graph, sharding, start_values, updates
+from keras_parallax.compat import ResourceVariable, tf
+from keras_parallax.errors import PlanError
+from keras_parallax.table import STORAGE, Table, make_storage
+
+#: Two, so that a slot of a single number (Adam without `amsgrad` keeps one) is not taken for rows.
+_NOBODYS_ROWS = 2
+
+
+class TablesOfRank(NamedTuple):
+    """The tables of a step, and the parts of them that this rank updates.
+
+    Attributes:
+        tables: dict from variables to `Table`s.
+        ways: dict from `Table`s to `UpdateWay`s.
+        parts: a list of `PartUpdate`s, those of this rank.
+        prefix: starts the names of the step's slots, the same on every rank.
+        rank, size: this rank, and the number of ranks.
+        sync: whether each part is updated by one rank only.
+    """
+
+    tables: Dict[Any, Table]
+    ways: Dict[Table, updates.UpdateWay]
+    parts: List[updates.PartUpdate]
+    prefix: str
+    rank: int
+    size: int
+    sync: bool
+
+
+class OptimizerState(NamedTuple):
+    """The variables that an optimizer keeps.
+
+    Attributes:
+        counters: its variables that belong to no variable of the model, `iterations` among them.
+        slots: dict from variables of the model to their slots, in Keras's order: a variable each
+            if every rank holds the model's variable, and of a sharded table a list of variables,
+            one for each shard. Every rank has them all, whoever owns the shard.
+    """
+
+    counters: List[tf.Variable]
+    slots: Dict[Any, List[Any]]
+
+
+class Applied(NamedTuple):
+    """The updates of a step.
+
+    Attributes:
+        operations: the operations that update.
+        synced: dict from names to the variables that every rank must hold the same values of.
+        storage: the variables on this rank's server that have to be initialized.
+        state: the `OptimizerState`, or `None` if the optimizer's weights are not in Keras's order.
+    """
+
+    operations: List[tf.Operation]
+    synced: Dict[str, tf.Variable]
+    storage: List[tf.Variable]
+    state: Optional[OptimizerState]
+
+
+class _Pair(NamedTuple):
+    """A variable that the optimizer itself updates.
+
+    Attributes:
+        variable: the variable.
+        gradient: its gradient.
+        table: the sharded `Table` that it is of, or `None`.
+        shard: number of the shard, or `None` if it is no shard of `table`, but nobody's rows.
+    """
+
+    variable: tf.Variable
+    gradient: Any
+    table: Optional[Table] = None
+    shard: Optional[int] = None
+
+
+def build_updates(optimizer, keras_updates, variables, dense, mine):
+    """Builds the updates of everything that this rank updates.
+
+    Args:
+        optimizer: the wrapped Keras optimizer.
+        keras_updates: function from a list of pairs of variable and gradient to the list of the
+            update operations of the optimizer itself.
+        variables: the model's trainable variables, in order.
+        dense: dict from dense variables to their gradients.
+        mine: the `TablesOfRank`.
+
+    Returns:
+        `Applied`.
+    """
+    row_slots = {
+        table: _slots_for_rows(optimizer, table, way.rule, mine.prefix)
+        for table, way in mine.ways.items()
+        if way.rule is not None
+    }
+    operations, storage = [], []
+    for part in mine.parts:
+        table, number = part.part.table, part.part.shard
+        if table in row_slots:
+            slots = row_slots[table]
+            if table.shards:
+                slots = [of_shards[number] for of_shards in slots]
+                if table.owner_of(table.plan.shards[number]) == mine.rank:
+                    storage.extend(slots)
+            rule = mine.ways[table].rule
+            operations.extend(updates.apply_by_row(optimizer, rule, part, slots))
+    pairs = _pairs(variables, dense, mine)
+    since = compat.operation_id(tf.no_op())
+    before = tf.global_variables()
+    operations.extend(keras_updates([(pair.variable, pair.gradient) for pair in pairs]))
+    # One of TensorFlow's optimizers has no weights that Keras knows.
+    own_weights = [] if hasattr(optimizer, 'optimizer') else optimizer.own_weights
+    updated = [pair.variable for pair in pairs]
+    held = [pair.variable for pair in pairs if pair.table is None]
+    synced = start_values.synced_variables(before, own_weights, updated, held)
+    state = _state(optimizer, own_weights, before, pairs, mine)
+    if len(held) < len(pairs):
+        found = start_values.slots_of_shards(before, synced, updated, held)
+        for slot in found:
+            sharding.forget_variable(slot)
+        storage += [slot for slot in found if _owner_of_slot(slot, mine) == mine.rank]
+        storage += [pair.variable for pair in pairs if pair.table and pair.shard is None]
+        _place_on_servers(pairs, state, since)
+    if state is not None:
+        state.slots.update({table.variable: slots for table, slots in row_slots.items()})
+    return Applied(operations, synced, storage, state)
+
+
+def _owner_of_slot(slot, mine):
+    """The rank that initializes a slot; its own, if it is not on a server."""
+    for table in mine.tables.values():
+        owner = table.servers.owner_on(slot.device) if table.servers else None
+        if owner is not None:
+            return owner
+    return mine.rank
+
+
+def _place_on_servers(pairs, state, since):
+    """Puts the optimizer's own updates of shards on the shards' servers.
+
+    The optimizer builds them as it would anywhere. Left on the worker's device, which may be a
+    card, a shard and its slots would travel there and back every step.
+
+    Args:
+        pairs: the `_Pair`s.
+        state: the `OptimizerState`, or `None`: one of TensorFlow's optimizers, which places its
+            updates itself, or a user's of which nothing is known.
+        since: only operations with a greater id (`compat.operation_id`) are placed.
+    """
+    for pair in pairs:
+        if state is None or pair.shard is None:
+            continue
+        slots = [slot[pair.shard] for slot in state.slots[pair.table.variable]]
+        starts = [pair.variable.op, pair.gradient.op] + [slot.op for slot in slots]
+        for operation in graph.descendants_by_data(starts, since):
+            compat.set_device(operation, pair.variable.device)
+
+
+def _slot_name(prefix, table, slot, shard):
+    return '%s/%s/slot_%d/shard_%d' % (prefix, table.name, slot, shard)
+
+
+def _slots_for_rows(optimizer, table, rule, prefix):
+    """Makes the slots of a table that is updated by rows, as `OptimizerState` has them."""
+    count = rule.uses(optimizer)
+    if not table.shards:
+        # Made as Keras makes its slots, so that Keras initializes them.
+        backend, shape = compat.package_of(optimizer).backend, [table.rows] + table.row_shape
+        return [backend.zeros(shape) for _ in range(count)]
+    return [
+        [
+            make_storage(
+                _slot_name(prefix, table, slot, number),
+                table.device_of(shard),
+                table.shape_of(shard),
+                table.dtype,
+            )
+            for number, shard in enumerate(table.plan.shards)
+        ]
+        for slot in range(count)
+    ]
+
+
+def _pairs(variables, dense, mine):
+    """What the optimizer itself updates, as many variables on every rank.
+
+    It names its slots by their number, and Horovod broadcasts variables by name. So a rank with
+    fewer parts of a table than another gets rows that are nobody's.
+    """
+    pairs = []
+    for variable in variables:
+        if variable in dense:
+            pairs.append(_Pair(variable, dense[variable]))
+            continue
+        table = mine.tables[variable]
+        if mine.ways[table].rule is not None:
+            continue
+        of_table = [update for update in mine.parts if update.part.table is table]
+        for part, gradient in of_table:
+            part.variable._constraint = table.constraint
+            if table.shards:
+                pairs.append(_Pair(part.variable, gradient, table, part.shard))
+            else:
+                pairs.append(_Pair(part.variable, gradient))
+        most = max(len(table.parts_of(rank)) for rank in range(mine.size))
+        for number in range(len(of_table), most):
+            shape = [_NOBODYS_ROWS] + table.row_shape
+            name = '%s/nobodys_rows_%d' % (table.name, number)
+            rows = make_storage(name, cluster.shard_device(mine.rank), shape, table.dtype)
+            pairs.append(_Pair(rows, tf.zeros_like(rows), table))
+    return pairs
+
+
+def _state(optimizer, weights, before, pairs, mine):
+    """The state of what the optimizer itself updates.
+
+    Its slots of shards are stored under names that every rank knows.
+    """
+    counters = [weight for weight in weights if weight in before]
+    made = [weight for weight in weights if weight not in before]
+    if hasattr(optimizer, 'optimizer') or (pairs and len(made) % len(pairs)):
+        if not mine.sync:
+            raise PlanError(
+                'sync=False needs to know which of %s\'s variables belong to which variable of '
+                "the model; use one of Keras's own optimizers, or sync=True."
+                % type(optimizer).__name__
+            )
+        return None
+    slots, of_tables = {}, {}
+    for place, pair in enumerate(pairs):
+        own = made[place :: len(pairs)]
+        if pair.table is None:
+            slots[pair.variable] = own
+        else:
+            of_tables.setdefault(pair.table, []).append((pair, own))
+    for table, found in of_tables.items():
+        slots[table.variable] = [
+            _slot_of_shards(table, slot, [(pair, own[slot]) for pair, own in found], mine.prefix)
+            for slot in range(len(found[0][1]))
+        ]
+    return OptimizerState(counters, slots)
+
+
+def _slot_of_shards(table, number, found, prefix):
+    """One slot of a table: this rank's variables, and stand-ins for those of the other owners."""
+    own = {pair.shard: slot for pair, slot in found}
+    pair, slot = found[0]
+    of_rows = slot.shape.as_list() == pair.variable.shape.as_list()
+    of_shards = []
+    for shard, planned in enumerate(table.plan.shards):
+        name = _slot_name(prefix, table, number, shard)
+        if shard in own:
+            compat.name_storage(own[shard], STORAGE + name, table.device_of(planned))
+            of_shards.append(own[shard])
+        else:
+            shape = table.shape_of(planned) if of_rows else slot.shape.as_list()
+            kind = ResourceVariable if isinstance(slot, ResourceVariable) else tf.Variable
+            device, dtype = table.device_of(planned), slot.dtype.base_dtype
+            of_shards.append(make_storage(name, device, shape, dtype, kind))
+    return of_shards

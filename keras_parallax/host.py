@@ -1,0 +1,203 @@
+"""Local aggregation: the workers of a host send and fetch each row once, through their leader.
+
+The worker of local rank 0 is the *leader* of its host. Its server holds a pair of queues for each
+other worker of the host and each pull: the worker puts its ids in and takes its rows out. The
+leader pulls the union of all ids, so that a row that several of them need crosses the network once.
+Gradients go through one queue more for each worker: the leader sums them by row, in order of local
+rank, and pushes the sums for the whole host.
+
+Predictions and evaluations do not go through the leader: one worker may predict while the others do
+something else. So the model's graph is left as it is, with rows pulled from the shards. What a
+training step does instead is a list of connections, each from a tensor to one that stands in for
+it, which hold for the callables of training steps only (`session.ParallaxSession`).
+"""
+
+from typing import List, NamedTuple
+
+from keras_parallax import cluster
+from keras_parallax.compat import tf
+from keras_parallax.pull import pull
+from keras_parallax.table import whole_of
+
+
+class Connection(NamedTuple):
+    """What a training step reads in place of a tensor.
+
+    Attributes:
+        replaced: the tensor that the graph reads, the first output of its operation.
+        replacement: the tensor that is read in a training step.
+    """
+
+    replaced: tf.Tensor
+    replacement: tf.Tensor
+
+
+def hosts_of(places):
+    """Groups ranks by the host that they are on.
+
+    Several hosts may have one name (two addresses of one machine, containers): a rank whose local
+    rank its host's name has had already is on the next host of that name.
+
+    Args:
+        places: for each rank its host's name and its local rank.
+
+    Returns:
+        A list with the ranks of each host, in order of local rank. Where local ranks contradict
+        the names of hosts, each rank counts as a host of its own.
+
+    Example:
+        ```python
+        >>> hosts_of([('a', 0), ('a', 1), ('b', 0), ('b', 1)])
+        [[0, 1], [2, 3]]
+        ```
+    """
+    seen, hosts = {}, {}
+    for rank, (name, local_rank) in enumerate(places):
+        number = seen[name, local_rank] = seen.get((name, local_rank), -1) + 1
+        hosts.setdefault((name, number), []).append((local_rank, rank))
+    found = [sorted(ranks) for ranks in hosts.values()]
+    if any([local for local, _ in ranks] != list(range(len(ranks))) for ranks in found):
+        return [[rank] for rank in range(len(places))]
+    return [[rank for _, rank in ranks] for ranks in found]
+
+
+def pays(hosts):
+    """Whether local aggregation saves anything: several workers on a host, and several hosts.
+
+    Args:
+        hosts: as `hosts_of` returns them.
+    """
+    return len(hosts) > 1 and any(len(ranks) > 1 for ranks in hosts)
+
+
+def closing(queues):
+    """An operation that closes queues, so that whoever waits at one gets an error."""
+    closed = []
+    for queue in queues:
+        with tf.device(queue.queue_ref.device):
+            closed.append(queue.close(cancel_pending_enqueues=True))
+    return tf.group(*closed)
+
+
+class Host:
+    """This process's place among the workers of its host, in one model's training step.
+
+    Args:
+        hosts: the ranks of each host, as `hosts_of` returns them.
+        rank: this process's rank.
+        prefix: starts the queues' names, the same on every rank.
+
+    Attributes:
+        leaders: the rank of each host's leader, in order of host.
+        leads: whether this process is the leader of its host.
+        own_queues: the queues on this process's server.
+        awaited: the queues on the leader's server in which this process waits for rows.
+        connections: the `Connection`s of the training step.
+    """
+
+    def __init__(self, hosts, rank, prefix):
+        self._ranks = next(ranks for ranks in hosts if rank in ranks)
+        self._rank, self._prefix = rank, prefix
+        self.leaders = [ranks[0] for ranks in hosts]
+        self.leads = rank == self._ranks[0]
+        self.own_queues: List[tf.FIFOQueue] = []
+        self.awaited: List[tf.FIFOQueue] = []
+        self.connections: List[Connection] = []
+
+    def pull_rows(self, table, pulls):
+        """Has a training step pull rows of a sparse table together with the host's other workers.
+
+        Args:
+            table: a `Table` with shards.
+            pulls: its `Pull`s that the step reads, the same ones in the same order on every rank.
+        """
+        if len(self._ranks) == 1:
+            return
+        for number, mine in enumerate(pulls):
+            name, ids = '%s/pull_%d' % (table.name, number), mine.split.ids
+            asked = self._queues(name + '/ids', [ids.dtype])
+            answered = self._queues(name + '/rows', [table.dtype], awaited=True)
+            with self._at_leader():
+                if self.leads:
+                    others = [tf.reshape(queue.dequeue(), [-1]) for queue in asked]
+                    rows, *of_others = pull(table, [ids] + others).outputs
+                    after = [queue.enqueue([part]) for queue, part in zip(answered, of_others)]
+                else:
+                    with tf.control_dependencies([asked[self._place].enqueue([ids])]):
+                        rows, after = answered[self._place].dequeue(), []
+            self._connect(mine.rows, rows, after)
+
+    def pull_whole(self, table):
+        """Has a training step pull a dense variable on servers once for the whole host.
+
+        Args:
+            table: a `Table` with shards that is not exchanged by rows.
+        """
+        if len(self._ranks) == 1:
+            return
+        answered = self._queues(table.name + '/whole', [table.dtype], awaited=True)
+        with self._at_leader():
+            if self.leads:
+                value = whole_of(table)
+                after = [queue.enqueue([value]) for queue in answered]
+            else:
+                value, after = answered[self._place].dequeue(), []
+        self._connect(table.variable.value(), value, after)
+
+    def push(self, name, tensors, after):
+        """Hands this worker's gradients of a table to the leader.
+
+        Args:
+            name: the table's name.
+            tensors: a list of tensors, of the same dtypes on every rank.
+            after: operations that must come before the push.
+
+        Returns:
+            A pair: a list with the tensors of each worker of the host, in order of local rank (of
+            a worker that does not lead, its own alone), and the operations that push. The shapes of
+            the other workers' tensors are not known.
+        """
+        queues = self._queues(name + '/gradients', [tensor.dtype for tensor in tensors])
+        with self._at_leader():
+            if not self.leads:
+                with tf.control_dependencies(after):
+                    return [tensors], [queues[self._place].enqueue(tensors)]
+            items = [queue.dequeue() for queue in queues]
+            return [tensors] + [item if len(tensors) > 1 else [item] for item in items], []
+
+    def interruptions(self):
+        """Operations, to be run in turn, that make a step fail which waits for the host's others.
+
+        A leader that has failed does not close its queues itself, and if its process is gone, what
+        is run there may never end: so those come last.
+        """
+        return [closing(self.own_queues), closing(self.awaited)]
+
+    @property
+    def _place(self):
+        """This worker's number among the queues of its host, which has none for the leader."""
+        return self._ranks.index(self._rank) - 1
+
+    def _at_leader(self):
+        return tf.device(cluster.shard_device(self._ranks[0]))
+
+    def _queues(self, name, dtypes, awaited=False):
+        """Queues on the leader's server, one for each other worker of the host."""
+        queues = []
+        with tf.name_scope(None), self._at_leader():
+            for rank in self._ranks[1:]:
+                full = 'parallax_%s_%s_of_%d' % (self._prefix, name.replace('/', '_'), rank)
+                # One item a step; the barrier keeps a worker from being a step ahead.
+                queues.append(tf.FIFOQueue(2, dtypes, shared_name=full, name=full))
+        if self.leads:
+            self.own_queues.extend(queues)
+        elif awaited:
+            self.awaited.append(queues[self._place])
+        return queues
+
+    def _connect(self, replaced, replacement, after):
+        """Notes a connection, and has the operations `after` run in every step that uses it."""
+        with tf.device(cluster.shard_device(self._rank)), tf.control_dependencies(after):
+            replacement = tf.identity(replacement)
+        replacement.set_shape(replaced.shape)
+        self.connections.append(Connection(replaced, replacement))

@@ -1,0 +1,210 @@
+"""`ParallaxOptimizer`: a Keras optimizer whose gradients are exchanged between the ranks."""
+
+import copy
+
+from keras_parallax import compat
+from keras_parallax.compat import hvd, tf
+from keras_parallax.errors import ParallaxError, ScopeError
+from keras_parallax.exchange import MEAN, SUM
+from keras_parallax.scope import scope_of
+from keras_parallax.train_step import Settings, TrainStep
+from keras_parallax.updates import EXACT, LAZY
+
+
+class _Wrapper:
+    """What a wrapped optimizer does differently; put before the optimizer's own class."""
+
+    _parallax_wrapper = True
+
+    @property
+    def weights(self):
+        """The optimizer's weights, in Keras's order; of a sharded table, each slot as a whole.
+
+        Raises:
+            ParallaxError: a table of the model is sharded, and the optimizer is of a kind whose
+                slots are not told apart.
+        """
+        step = self._parallax_step
+        if self._parallax_hidden:
+            return []
+        if step is None:
+            return self.own_weights
+        if step.state is None:
+            if step.has_shards and self.own_weights:
+                raise ParallaxError(
+                    "The slots of %s cannot be assigned to the variables of the model, so its "
+                    'state of sharded tables cannot be read; save with '
+                    'model.save(path, include_optimizer=False) or model.save_weights(path).'
+                    % type(self).__name__
+                )
+            return self.own_weights
+        return step.weights
+
+    @weights.setter
+    def weights(self, weights):
+        self._parallax_weights = weights
+
+    @property
+    def own_weights(self):
+        """The weights of the optimizer's own class, for the variables that this rank updates."""
+        if self._parallax_weights is None:
+            return super().weights
+        return self._parallax_weights
+
+    def set_weights(self, weights):
+        """Sets the optimizer's weights, sharded ones block by block.
+
+        Args:
+            weights: a list of arrays of the shapes that `get_weights` has.
+
+        Raises:
+            ValueError: the number of arrays or a shape is wrong.
+        """
+        own = self.weights
+        shapes = [tuple(weight.shape.as_list()) for weight in own]
+        given = [tuple(value.shape) for value in weights]
+        if shapes != given:
+            raise ValueError(
+                'The optimizer has %d weights of shapes %s, but %d of shapes %s were given.'
+                % (len(shapes), shapes, len(given), given)
+            )
+        compat.package_of(self).backend.batch_set_value(list(zip(own, weights)))
+
+    def get_updates(self, loss, params):
+        """Builds the operations that a training step of the model runs."""
+        self._parallax_step = None
+        step = TrainStep(self, loss, list(params), self._parallax_settings, self._updates_of)
+        self.updates = step.build()
+        self._parallax_step = step
+        return self.updates
+
+    def get_gradients(self, loss, params):
+        """The gradients that have been exchanged already, for the optimizer's own formula."""
+        return self._parallax_gradients
+
+    def _updates_of(self, pairs):
+        """The update operations of the optimizer itself, for pairs of variable and gradient."""
+        if isinstance(getattr(self, 'optimizer', None), tf.train.Optimizer):
+            if not pairs:
+                return [tf.assign_add(self.iterations, 1)]
+            gradients = [(gradient, variable) for variable, gradient in pairs]
+            return [self.optimizer.apply_gradients(gradients, global_step=self.iterations)]
+        self._parallax_gradients = [gradient for _, gradient in pairs]
+        return super().get_updates(loss=None, params=[variable for variable, _ in pairs])
+
+
+def ParallaxOptimizer(  # noqa: N802 - named as Horovod names its DistributedOptimizer
+    optimizer,
+    name=None,
+    compression=hvd.Compression.none,
+    sparse_update=EXACT,
+    sparse_reduction=MEAN,
+    keras=None,
+):
+    """Wraps an optimizer so that `model.compile` trains data-parallel and sparsity-aware.
+
+    Gradients of dense variables are averaged by Horovod's allreduce. Gradients of sparse variables
+    stay rows: under a `ParallaxStrategy` of several ranks they go to the owners of the table's
+    shards; without a strategy every rank holds the table and the rows are gathered.
+
+    Args:
+        optimizer: a `keras` or `tf.keras` optimizer, its name as a string, or a
+            `tf.train.Optimizer`.
+        name: prefix of the names of Horovod's collectives; the same on every rank. Defaults to
+            `'Parallax'` and the class of the optimizer.
+        compression: one of `hvd.Compression`, for dense gradients on their way.
+        sparse_update: `'exact'` gives Keras's numbers: an optimizer with momentum moves every row
+            of a table every step. `'lazy'` moves the touched rows and their slots only, which is
+            far cheaper on a large table: momentum of a row without a gradient neither decays nor
+            moves it, as in TF-Addons' `LazyAdam` and PyTorch's `SparseAdam`. The two are the same
+            for SGD without momentum and for Adagrad.
+        sparse_reduction: `'mean'` over ranks, as for dense gradients, or `'sum'`, as Parallax does
+            (EuroSys 2019), which makes the rate of tables grow with the number of ranks.
+        keras: `'keras'` or `'tf.keras'`, only for a string or a `tf.train.Optimizer`, which do not
+            tell. Defaults to the package of the layers built last in the strategy's scope, and
+            without a strategy to `'keras'` if the script has imported it.
+
+    Returns:
+        An optimizer of a class of the same name as the given one's, so that a saved model loads
+        without this package. The given optimizer is not changed; the two share their variables.
+
+    Raises:
+        ValueError: an argument is none of the above.
+        ScopeError: made outside `with strategy:` although the graph belongs to a strategy that
+            has servers.
+
+    Example:
+        ```python
+        >>> import keras, keras_parallax as kp
+        >>> with kp.ParallaxStrategy() as strategy:
+        ...     model = keras.models.Sequential([keras.layers.Embedding(100, 4, input_length=1)])
+        ...     model.compile(kp.ParallaxOptimizer(keras.optimizers.Adagrad(lr=0.2)), 'mse')
+        ```
+    """
+    _require_one_of('sparse_update', sparse_update, (EXACT, LAZY))
+    _require_one_of('sparse_reduction', sparse_reduction, (MEAN, SUM))
+    if not (hasattr(compression, 'compress') and hasattr(compression, 'decompress')):
+        raise ValueError(
+            'compression must be one of kp.Compression, for instance kp.Compression.fp16, but %r '
+            'was given.' % (compression,)
+        )
+    scope = scope_of(tf.get_default_graph())
+    optimizer = _as_keras_optimizer(optimizer, keras, scope)
+    if isinstance(optimizer, _Wrapper):
+        raise ValueError('The optimizer is a ParallaxOptimizer already; wrap it once.')
+    if scope is not None and scope.job.size > 1 and not scope.is_open():
+        raise ScopeError(
+            'ParallaxOptimizer was made outside the scope of the ParallaxStrategy; build and '
+            'compile the model inside `with strategy:`.'
+        )
+    cls = type(optimizer)
+    wrapped = copy.copy(optimizer)
+    wrapped._parallax_step = None
+    wrapped._parallax_hidden = False
+    # TFOptimizer has no weights of its own.
+    wrapped._parallax_weights = wrapped.__dict__.pop('weights', None)
+    wrapped.__class__ = type(cls.__name__, (_Wrapper, cls), {'__module__': cls.__module__})
+    wrapped._parallax_settings = Settings(
+        name or 'Parallax' + cls.__name__, compression, sparse_update, sparse_reduction
+    )
+    return wrapped
+
+
+def step_of(model):
+    """The `TrainStep` of a compiled model.
+
+    Raises:
+        ParallaxError: the model's optimizer is not a `ParallaxOptimizer`, or has no step yet.
+    """
+    step = getattr(getattr(model, 'optimizer', None), '_parallax_step', None)
+    if step is None:
+        raise ParallaxError(
+            'The model has no training step of ours yet: compile it with a ParallaxOptimizer, and '
+            'use the callback in fit.'
+        )
+    return step
+
+
+def _require_one_of(argument, value, accepted):
+    if value not in accepted:
+        raise ValueError(
+            '%s must be one of %s, but %r was given.'
+            % (argument, ', '.join(map(repr, accepted)), value)
+        )
+
+
+def _as_keras_optimizer(optimizer, keras, scope):
+    package = compat.package_of(optimizer)
+    if package is not None and not isinstance(optimizer, str):
+        return optimizer
+    if not isinstance(optimizer, (str, tf.train.Optimizer)):
+        raise ValueError(
+            'optimizer must be a Keras optimizer, its name or a tf.train.Optimizer, but %r was '
+            'given.' % (optimizer,)
+        )
+    if keras is None:
+        records = list(scope.records.values()) if scope is not None else []
+        last = records[-1] if records else None
+        keras = last.package if last else compat.loaded_keras_packages()[-1].name
+    _require_one_of('keras', keras, ('keras', 'tf.keras'))
+    return compat.keras_package(keras).module.optimizers.get(optimizer)

@@ -1,0 +1,135 @@
+"""`partitions='search'`: finds the best number of shards while the job trains."""
+
+import hashlib
+import json
+import os
+import statistics
+
+from keras_parallax import roads, search
+from keras_parallax.errors import PlanError
+
+SEARCH = 'search'
+#: Steps after a change that do not count: the first one opens connections.
+SKIPPED_STEPS = 2
+#: Steps whose median is the measurement of a number of shards.
+MEASURED_STEPS = 8
+#: Where choices are kept, unless this variable of the environment says otherwise.
+FOLDER_VARIABLE, FOLDER = 'KERAS_PARALLAX_CACHE', '~/.cache/keras-parallax'
+
+
+class PartitionSearch:
+    """Measures the steps of a job for several numbers of shards, and takes the best.
+
+    Training goes on meanwhile: weights and slots move to the new shards. It takes at most ten
+    numbers, of ten steps each.
+
+    Args:
+        step: the `TrainStep`, of which every rank changes the plan at the same step.
+        start: the number of shards to begin with, which the step has now.
+        most: the largest number to try.
+        gather: function that gathers a value from every rank.
+        key: the `cache_key` of the model and the cluster.
+        tell: function that takes the report, on rank 0; `None` on the others.
+    """
+
+    def __init__(self, step, start, most, gather, key, tell):
+        self._step, self._gather, self._tell, self._key = step, gather, tell, key
+        self._start, self._most = start, most
+        self._count, self._measured, self._seconds = start, [], []
+
+    def after_step(self, seconds):
+        """Takes the duration of a training step, and changes the number of shards when due.
+
+        Args:
+            seconds: the duration.
+
+        Returns:
+            Whether the search goes on.
+        """
+        self._seconds.append(seconds)
+        if len(self._seconds) < SKIPPED_STEPS + MEASURED_STEPS:
+            return True
+        medians = self._gather(statistics.median(self._seconds[SKIPPED_STEPS:]))
+        self._seconds = []
+        self._measured.append((self._count, sum(medians) / len(medians)))
+        following = search.next_count(self._measured, self._start, self._most)
+        if following is not None:
+            self._change(following)
+            return True
+        choice = search.choose(self._measured)
+        self._change(choice.shards)
+        if self._tell is not None:
+            self._tell(choice.report())
+            remember(self._key, choice.shards)
+        return False
+
+    def _change(self, count):
+        if count != self._count:
+            self._step.replan(self._step.request._replace(partitions=count))
+        self._count = count
+
+
+def check_search(request, sync):
+    """Refuses a search that makes no sense.
+
+    Args:
+        request: the `plan.Request`.
+        sync: whether training is synchronous.
+
+    Raises:
+        PlanError: the message says why.
+    """
+    partitions, architecture = request.partitions, request.architecture
+    if isinstance(partitions, str) and partitions != SEARCH:
+        raise PlanError(
+            "partitions must be a number, a dict from names of variables to numbers, or 'search', "
+            'but %r was given.' % partitions
+        )
+    if partitions == SEARCH and (architecture == roads.ALLREDUCE or not sync):
+        raise PlanError(
+            "partitions='search' measures synchronous steps with tables on servers, but %s was "
+            'given; leave one of the two out.'
+            % ('sync=False' if not sync else 'architecture=%r' % architecture)
+        )
+
+
+def cache_key(report, cluster):
+    """Names a model and a cluster.
+
+    Args:
+        report: a `fingerprint.model_report`.
+        cluster: the `costs.Cluster`.
+
+    Returns:
+        A string.
+    """
+    said = json.dumps([report, list(cluster)], sort_keys=True)
+    return hashlib.sha256(said.encode('utf-8')).hexdigest()
+
+
+def _path(key):
+    folder = os.path.expanduser(os.environ.get(FOLDER_VARIABLE, FOLDER))
+    return os.path.join(folder, 'partitions', key + '.json')
+
+
+def remember(key, shards):
+    """Keeps a choice for the next job of the same model on the same cluster.
+
+    Args:
+        key: a `cache_key`.
+        shards: the number of shards.
+    """
+    path = _path(key)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    aside = '%s.%d' % (path, os.getpid())
+    with open(aside, 'w') as file:
+        json.dump({'shards': shards}, file)
+    os.replace(aside, path)
+
+
+def remembered(key):
+    """The number of shards that was chosen before, or `None`."""
+    if not os.path.exists(_path(key)):
+        return None
+    with open(_path(key)) as file:
+        return json.load(file)['shards']

@@ -1,0 +1,214 @@
+"""Pulls: the rows of a batch, each once, from the shards that hold them."""
+
+from typing import List, NamedTuple
+
+from keras_parallax import cluster, compat, graph
+from keras_parallax.compat import tf
+from keras_parallax.costs import id_dtype
+from keras_parallax.session import ID_MARK
+
+#: At most this many of a batch's bad ids are told.
+_TOLD_IDS = 3
+
+
+class SplitIds(NamedTuple):
+    """Unique ids, split by shard.
+
+    Attributes:
+        ids: `[n]`, the unique ids.
+        rows: for each shard the rows within it, `[n_k]`, of the integer type they travel in.
+        positions: for each shard the positions of its ids in `ids`, `[n_k]` int32.
+    """
+
+    ids: tf.Tensor
+    rows: List[tf.Tensor]
+    positions: List[tf.Tensor]
+
+
+class Pull(NamedTuple):
+    """Rows pulled for one or several lookups of a table.
+
+    Attributes:
+        split: the `SplitIds` of all lookups together.
+        rows: `[n] + row_shape`, the pulled rows, one for each of `split.ids`.
+        outputs: for each lookup the looked-up rows, of shape `ids.shape + row_shape`.
+        inverses: for each lookup the positions of its ids in `split.ids`, flat, int32.
+    """
+
+    split: SplitIds
+    rows: tf.Tensor
+    outputs: List[tf.Tensor]
+    inverses: List[tf.Tensor]
+
+
+def split_by_shard(ids, shards):
+    """Splits unique ids by the shard that holds their row.
+
+    Args:
+        ids: `[n]`, int32 or int64.
+        shards: the `plan.Shard`s of the table.
+
+    Returns:
+        `SplitIds`. Id `i` is row `i // n` of shard `i % n`, if there are `n` shards. Rows have the
+        smallest integer type that fits, because they travel.
+    """
+    count = len(shards)
+    if count == 1:
+        rows, positions = [ids], [tf.range(tf.size(ids))]
+    else:
+        owner = tf.cast(tf.floormod(ids, count), tf.int32)
+        rows = tf.dynamic_partition(tf.floordiv(ids, count), owner, count)
+        positions = tf.dynamic_partition(tf.range(tf.size(ids)), owner, count)
+    small = [tf.cast(part, id_dtype(shard.rows)) for part, shard in zip(rows, shards)]
+    return SplitIds(ids, small, positions)
+
+
+def as_indices(rows):
+    """Row numbers as TensorFlow's gathers and sums take them."""
+    return rows if rows.dtype == tf.int64 else tf.cast(rows, tf.int32)
+
+
+def pull(table, ids_of_lookups):
+    """Builds the pull of a table's rows for some lookups.
+
+    Each row travels once however often the ids name it, and only from its shard.
+
+    Args:
+        table: a `Table` with shards.
+        ids_of_lookups: a list of tensors of ids of any shape, int32 or int64.
+
+    Returns:
+        A `Pull`. Running it raises an error that names the table if an id is outside it.
+    """
+    wide = tf.int64 if any(ids.dtype == tf.int64 for ids in ids_of_lookups) else tf.int32
+    flat = [tf.reshape(tf.cast(ids, wide), [-1]) for ids in ids_of_lookups]
+    unique, inverse = tf.unique(flat[0] if len(flat) == 1 else tf.concat(flat, 0))
+    outside = tf.logical_or(unique < 0, unique >= table.rows)
+    check = tf.Assert(
+        tf.logical_not(tf.reduce_any(outside)),
+        [ID_MARK, table.name, tf.boolean_mask(unique, outside)],
+        summarize=_TOLD_IDS,
+    )
+    with tf.control_dependencies([check]):
+        split = split_by_shard(tf.identity(unique), table.plan.shards)
+    rows = _gather(table, split)
+    inverses = [inverse] if len(flat) == 1 else tf.split(inverse, [tf.size(ids) for ids in flat])
+    outputs = []
+    for ids, part in zip(ids_of_lookups, inverses):
+        output = tf.gather(rows, tf.reshape(part, tf.shape(ids)))
+        output.set_shape(ids.shape.concatenate(table.row_shape))
+        outputs.append(output)
+    return Pull(split, rows, outputs, list(inverses))
+
+
+def _gather(table, split):
+    """Gathers rows from the shards, in the order of `split.ids`."""
+    parts = []
+    for shard, rows in zip(table.shards, split.rows):
+        with tf.device(shard.device):
+            parts.append(tf.gather(shard, as_indices(rows)))
+    if len(parts) == 1:
+        rows = tf.identity(parts[0])
+    else:
+        rows = tf.dynamic_stitch(split.positions, parts)
+    rows.set_shape([None] + table.row_shape)
+    return rows
+
+
+def pull_again(table, pulled, rank):
+    """Makes the readers of pulled rows read rows pulled from a table's new shards instead.
+
+    Args:
+        table: the `Table`, with its new shards made.
+        pulled: a `Pull` from its old shards.
+        rank: this process's rank.
+
+    Returns:
+        The `Pull` from the new shards.
+    """
+    with tf.device(cluster.shard_device(rank)):
+        split = split_by_shard(pulled.split.ids, table.plan.shards)
+        rows = _gather(table, split)
+    redirect_readers(pulled.rows, rows)
+    return pulled._replace(split=split, rows=rows)
+
+
+def redirect_lookups(table, lookups, members, rank):
+    """Makes lookups of a table pull their rows from the shards.
+
+    Lookups are pulled together, so that a row they share travels once, if the same placeholders
+    feed them: a model that shares a table with another must be able to predict when the other's
+    inputs are not fed.
+
+    Args:
+        table: a `Table` with shards; its `pulls` are added to, with the tensors that the models
+            now compute with as their `outputs`.
+        lookups: the gathers that look the table up so far, in every model.
+        members: the set of operations that the loss depends on. Lookups outside it belong to other
+            models and are pulled apart from the loss's.
+        rank: this process's rank.
+    """
+    groups = {}
+    for lookup in lookups:
+        key = (lookup in members, graph.placeholders(lookup.inputs[1]))
+        groups.setdefault(key, []).append(lookup)
+    for group in groups.values():
+        with tf.device(cluster.shard_device(rank)):
+            pulled = pull(table, [lookup.inputs[1] for lookup in group])
+        outputs = [
+            _redirect(lookup, pulled.rows, output) for lookup, output in zip(group, pulled.outputs)
+        ]
+        table.pulls.append(pulled._replace(outputs=outputs))
+
+
+def look_up_in(whole, lookups):
+    """Makes lookups of a variable that is pulled whole look rows up in what was pulled.
+
+    Args:
+        whole: the tensor that was pulled.
+        lookups: the gathers that look the variable up so far, in every model.
+    """
+    for lookup in lookups:
+        if lookup.type == 'ResourceGather':
+            with compat.inside_loop_of(lookup):
+                redirect_readers(lookup.outputs[0], tf.gather(whole, lookup.inputs[1]))
+        else:
+            compat.replace_input(lookup, 0, whole)
+
+
+def pull_new_lookup(table, ids, rank):
+    """Builds the pull of a lookup made after its table was sharded, and returns the rows."""
+    if not table.by_row:
+        return tf.gather(table.variable.value(), ids)
+    # `embedding_lookup` of TF 1.11 places what it builds beside the whole of the table.
+    with tf.colocate_with(None, ignore_existing=True), tf.device(cluster.shard_device(rank)):
+        table.pulls.append(pull(table, [tf.convert_to_tensor(ids)]))
+    return table.pulls[-1].outputs[0]
+
+
+def redirect_readers(tensor, replacement, readers=None):
+    """Makes the operations that read a tensor read another instead.
+
+    Args:
+        tensor: the tensor that is read so far.
+        replacement: another of the same dtype and shape.
+        readers: the operations to change; all that read `tensor` if `None`.
+    """
+    for reader in tensor.consumers() if readers is None else readers:
+        for index, read in enumerate(reader.inputs):
+            if read is tensor:
+                compat.replace_input(reader, index, replacement)
+
+
+def _redirect(lookup, rows, output):
+    """Puts a pulled output in place of a lookup's, and returns the tensor that users now read."""
+    if lookup.type == 'ResourceGather':
+        # Its first input is a handle, so its readers are moved instead (TF 1.11 reads it through
+        # an Identity, which is what a model holds on to).
+        redirect_readers(lookup.outputs[0], output)
+        return output
+    # The output tensor of this gather may be a layer's, so it stays and looks up the pulled rows.
+    indices = tf.cast(output.op.inputs[1], lookup.inputs[1].dtype)
+    compat.replace_input(lookup, 0, rows)
+    compat.replace_input(lookup, 1, indices)
+    return lookup.outputs[0]

@@ -1,0 +1,240 @@
+"""What a strategy keeps of a graph: its devices, its session, and the weights made in its scope."""
+
+import contextlib
+import functools
+import itertools
+from typing import Any, List, NamedTuple
+
+from keras_parallax import cluster, compat
+from keras_parallax.compat import tf
+from keras_parallax.errors import ScopeError
+from keras_parallax.graph import reads
+from keras_parallax.session import ParallaxSession
+from keras_parallax.table import ShardedVariable
+
+#: Every rank attaches its graphs in the same order, so the numbers agree between ranks.
+_numbers = itertools.count()
+
+
+class WeightRecord(NamedTuple):
+    """What a layer said when it made a weight.
+
+    Attributes:
+        package: name of the layer's Keras package.
+        layer_name: the layer's name.
+        regularizer: the regularizer, or `None`.
+        penalties: the scalar tensors that the regularizer returned.
+    """
+
+    package: str
+    layer_name: str
+    regularizer: Any
+    penalties: List[tf.Tensor]
+
+
+class GraphScope:
+    """A graph that a strategy has been entered on.
+
+    With servers, every operation of the graph that names no task belongs on this rank's own: a
+    session with several tasks would put it on task 0, another machine. The pin stays on after the
+    scope is left, because Keras goes on building the graph in `fit`.
+
+    Attributes:
+        graph, job: the graph and the `Job`.
+        server: the `tf.train.Server` that its sessions use, or `None`.
+        servers: the `Servers` that hold shards, or `None`.
+        session: the `ParallaxSession` that Keras uses for the graph.
+        tables_by_name: dict from names of tables to `Table`s, of every model built on the graph.
+        records: dict from variables to their `WeightRecord`s.
+    """
+
+    def __init__(self, graph, job, server, servers):
+        self.graph, self.job = graph, job
+        self.server, self.servers = server, servers
+        self.session = None
+        self.tables_by_name = {}
+        self.records = {}
+        self._built, self._open = [], None
+        self._train_steps = {}
+        if self.server:
+            self._pin()
+        self.open_session()
+
+    @property
+    def cluster(self):
+        """The `costs.Cluster` of the job's hosts."""
+        dedicated = bool(self.servers and self.servers.addresses)
+        return self.job.cluster._replace(dedicated_servers=dedicated)
+
+    def _pin(self):
+        device = cluster.worker_device(self.job.rank)
+        for operation in self.graph.get_operations():
+            spec = tf.DeviceSpec.from_string(device)
+            spec.merge_from(tf.DeviceSpec.from_string(operation.device))
+            compat.set_device(operation, spec.to_string())
+        stack = contextlib.ExitStack()
+        stack.enter_context(self.graph.device(device))
+        # A server keeps variables for as long as it lives: without a container of its own, a graph
+        # built after `clear_session` would find the old graph's values under its names.
+        stack.enter_context(self.graph.container('parallax.%d' % next(_numbers)))
+        self._pinned = stack
+
+    def open_session(self):
+        """Opens a session that sees all changes of the graph, and gives it to Keras.
+
+        Values of variables go with it: on a server they outlive a session, and in one process the
+        only session before ours is the one Keras may have opened before the strategy.
+        """
+        earlier = self.session
+        values = {}
+        if earlier is None:
+            for package in compat.loaded_keras_packages():
+                values.update(_initialized_values(package, self.graph))
+        self.session = ParallaxSession(self)
+        if earlier is not None:
+            earlier.close()
+        self.hand_session_to_keras()
+        with self.graph.as_default():
+            for variable, value in values.items():
+                variable.load(value, self.session)
+
+    def hand_session_to_keras(self):
+        """Makes this scope's session that of `tf.keras`, and of `keras` if it is imported."""
+        for package in compat.loaded_keras_packages():
+            package.backend.set_session(self.session)
+
+    @contextlib.contextmanager
+    def opened_by(self, strategy):
+        """While open, notes that what is built belongs to a strategy."""
+        first = compat.operation_id(tf.no_op())
+        self._open = strategy
+        try:
+            yield
+        finally:
+            self._open = None
+            self._built.append((strategy, first, compat.operation_id(tf.no_op())))
+
+    def is_open(self):
+        """Whether a strategy's scope is open on the graph."""
+        return self._open is not None
+
+    def strategy_of(self, tensor):
+        """The strategy in whose scope a tensor was built, or `None`."""
+        number = compat.operation_id(tensor.op)
+        for strategy, first, last in self._built:
+            if first <= number <= last:
+                return strategy
+        return self._open
+
+    def note_train_step(self, operation, step):
+        """Notes an operation that a model's `TrainStep` runs every time, and nothing else does."""
+        self._train_steps[operation] = step
+
+    def train_step_of(self, name):
+        """The `TrainStep` that running the operation called `name` is, or `None`."""
+        pending, seen = [self.graph.get_operation_by_name(name)], set()
+        while pending:
+            operation = pending.pop()
+            if operation in self._train_steps:
+                return self._train_steps[operation]
+            # Keras gathers a step's updates in a group, which is a NoOp of NoOps, one a device.
+            if operation.type == 'NoOp' and operation not in seen:
+                seen.add(operation)
+                pending.extend(operation.control_inputs)
+        return None
+
+    def weight_read_by(self, name):
+        """The weight made in the scope that the lookup called `name` reads, or `None`."""
+        for variable in self.records:
+            if isinstance(variable, ShardedVariable):
+                continue  # Its lookups check their ids themselves.
+            if any(lookup.name == name for lookup in reads(variable).lookups):
+                return variable
+        return None
+
+
+def _initialized_values(package, graph):
+    """Values of the variables that a Keras package has initialized on a graph so far."""
+    session = compat.open_session_of(package, graph)
+    if session is None:
+        return {}
+    known = graph.get_collection(tf.GraphKeys.GLOBAL_VARIABLES)
+    present = session.run([tf.is_variable_initialized(variable) for variable in known])
+    known = [variable for variable, there in zip(known, present) if there]
+    return dict(zip(known, session.run(known)))
+
+
+def scope_of(graph):
+    """The `GraphScope` of a graph, or `None`."""
+    return getattr(graph, '_parallax_scope', None)
+
+
+def attach(graph, job, server, servers):
+    """The `GraphScope` of a graph, made if there is none yet.
+
+    Args:
+        graph: the graph.
+        job: the `Job`.
+        server: the `tf.train.Server` that its sessions use, or `None`.
+        servers: the `Servers` that hold shards, or `None`.
+
+    Raises:
+        ScopeError: a strategy of another kind has been entered on the graph.
+    """
+    if scope_of(graph) is None:
+        graph._parallax_scope = GraphScope(graph, job, server, servers)
+    found = scope_of(graph)
+    if found.server is not server or found.servers != servers:
+        raise ScopeError(
+            "Strategies with other servers, or without (architecture='allreduce'), cannot share a "
+            'graph; call keras.backend.clear_session() between them.'
+        )
+    return found
+
+
+@contextlib.contextmanager
+def recorded_weights(records):
+    """Notes, for every weight that a layer makes meanwhile, its layer and its regularizer.
+
+    Neither Keras package leaves a trace from a variable to its regularizer, and the penalty must be
+    told from the other ways in which the loss reads the variable. So `Layer.add_weight` is wrapped
+    for as long as the scope is open (Keras 2.2.4, TF 1.11; proven by
+    `tests/parallel/test_equality.py`, the regularized cases).
+
+    Args:
+        records: dict from variables to `WeightRecord`s, to which new ones are added.
+    """
+    originals = [(package, package.layer.add_weight) for package in compat.loaded_keras_packages()]
+    for package, original in originals:
+        package.layer.add_weight = _recording(package, original, records)
+    try:
+        yield
+    finally:
+        for package, original in originals:
+            package.layer.add_weight = original
+
+
+def _recording(package, original, records):
+    @functools.wraps(original)
+    def add_weight(layer, *args, **kwargs):
+        # Both packages: add_weight(name, shape, dtype, initializer, regularizer, ...).
+        args = list(args)
+        given = args[4] if len(args) > 4 else kwargs.get('regularizer')
+        regularizer = package.module.regularizers.get(given)
+        penalties = []
+        if regularizer is not None:
+
+            def penalty(weight):
+                value = regularizer(weight)
+                penalties.append(value)
+                return value
+
+            if len(args) > 4:
+                args[4] = penalty
+            else:
+                kwargs['regularizer'] = penalty
+        weight = original(layer, *args, **kwargs)
+        records[weight] = WeightRecord(package.name, layer.name, regularizer, penalties)
+        return weight
+
+    return add_weight

@@ -1,0 +1,144 @@
+"""The session of a strategy's graph: it counts training steps and turns errors into ours."""
+
+import contextlib
+import functools
+import itertools
+import re
+import time
+
+from keras_parallax import blocks
+from keras_parallax.compat import tf
+from keras_parallax.errors import IdOutOfRangeError
+
+#: Starts the message of the assertion that guards a table's ids; `exchange` builds it.
+ID_MARK = 'keras-parallax: ids outside the table'
+_ASSERTED = re.compile(re.escape(ID_MARK) + r'\] \[(?P<name>[^\]]*)\] \[(?P<ids>[^\]]*)\]')
+#: What TensorFlow 1.11's own gathers on the CPU say.
+_GATHERED = re.compile(r'= (?P<ids>-?\d+) is not in \[0, \d+\)')
+#: How they name the operation; the error itself does not know it when a `Function` was called.
+_NODE = re.compile(r'\{\{node (?P<node>[^}]+)\}\}')
+
+#: What TensorFlow says of a server that is gone, that does not know a graph any more because it was
+#: started anew, or whose devices are not those of this job.
+_LOST = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.InvalidArgumentError)
+
+
+class ParallaxSession(tf.Session):
+    """A `tf.Session` for the graph of a `GraphScope`.
+
+    Args:
+        scope: the `GraphScope` whose graph it runs.
+    """
+
+    def __init__(self, scope):
+        target = scope.server.target if scope.server else ''
+        super().__init__(target, graph=scope.graph, config=scope.job.config)
+        self._scope = scope
+        self._detours = blocks.Detours()
+        scope.job.abandon_at_exit(self)
+
+    def abandon(self):
+        """Gives the session up without closing it.
+
+        TensorFlow 1.11 closes a session when Python ends, and waits for the servers of all tasks:
+        for ever, if another rank was faster to end (seen in the equality tests with 4 ranks).
+        """
+        self._closed, self._session = True, None
+
+    def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
+        """Runs as `tf.Session.run` does; tables that are sharded are read and set in blocks."""
+        run = functools.partial(
+            self._translated, super().run, options=options, run_metadata=run_metadata
+        )
+        return blocks.run(run, self, fetches, feed_dict, self._detours)
+
+    @contextlib.contextmanager
+    def with_detours(self, detours):
+        """While open, certain rows go other ways.
+
+        Args:
+            detours: the `blocks.Detours`.
+        """
+        self._detours = detours
+        try:
+            yield
+        finally:
+            self._detours = blocks.Detours()
+
+    def _make_callable_from_options(self, callable_options):
+        """Makes the function that a Keras `Function` calls, in Keras 2.2.4 and in TF 1.11."""
+        steps = [self._scope.train_step_of(name) for name in callable_options.target]
+        steps = [step for step in steps if step is not None]
+        # Some tensors come through the host's leader in a training step, and in nothing else: so
+        # the graph stays as it is, and the step runs with other edges in their place.
+        connections = itertools.chain(*[step.connections for step in steps])
+        for connection in dict.fromkeys(connections):
+            edge = callable_options.tensor_connection.add()
+            edge.from_tensor = connection.replacement.name
+            edge.to_tensor = connection.replaced.name
+        function = super()._make_callable_from_options(callable_options)
+        job = self._scope.job
+
+        def call(*args, **kwargs):
+            if not steps:
+                return self._translated(function, *args, **kwargs)
+            began = time.perf_counter()
+            with contextlib.ExitStack() as ends:
+                if any(step.waits for step in steps):
+                    job.begin_step()
+                    ends.callback(job.end_step)
+                fetched = self._translated(function, *args, **kwargs)
+            for step in steps:
+                step.after_run(time.perf_counter() - began)
+            return fetched
+
+        return call
+
+    def _translated(self, function, *args, **kwargs):
+        job = self._scope.job
+        if job.problem is not None:
+            raise job.problem
+        try:
+            return function(*args, **kwargs)
+        except tf.errors.OpError as error:
+            if job.problem is not None:
+                raise job.problem from error
+            problem = self._id_problem(error)
+            if problem is None and isinstance(error, _LOST):
+                problem = job.lost_server()
+            if problem is None:
+                raise
+            raise problem from error
+        except RuntimeError as error:
+            # A session that the watch has closed says so with a RuntimeError.
+            if job.problem is not None:
+                raise job.problem from error
+            raise
+
+    def _id_problem(self, error):
+        message = error.message or ''
+        asserted = _ASSERTED.search(message)
+        gathered, node = _GATHERED.search(message), _NODE.search(message)
+        if asserted:
+            ids, table = asserted.group('ids'), self._scope.tables_by_name[asserted.group('name')]
+            variable = table.variable
+        elif gathered and node:
+            # A table without shards is looked up by Keras's own operations.
+            ids, variable = gathered.group('ids'), self._scope.weight_read_by(node.group('node'))
+        else:
+            variable = None
+        if variable is None:
+            return None
+        rows = variable.shape.as_list()[0]
+        return IdOutOfRangeError(
+            'Rank %d: layer %s looked up id %s, but its table %s has %d rows, so ids must be in '
+            '[0, %d). Check the ids of this batch, or make input_dim larger.'
+            % (
+                self._scope.job.rank,
+                self._scope.records[variable].layer_name,
+                ', '.join(ids.split()),
+                variable.name.split(':')[0],
+                rows,
+                rows,
+            )
+        )

@@ -1,0 +1,72 @@
+"""The values that every rank starts from."""
+
+from keras_parallax.compat import horovod_ops, tf
+
+
+def synced_variables(before, weights, updated, dense):
+    """The variables that every rank must hold the same values of, by a name that ranks share.
+
+    Slots have names of TensorFlow's making, which differ between ranks that own different shards,
+    so they go by the name of their variable; slots of shards are nobody else's.
+
+    Args:
+        before: the variables that existed before the optimizer made its slots.
+        weights: the optimizer's weights: counters, then the slots of `updated`, as Keras has them.
+        updated: the variables that the optimizer updates itself, shards among them.
+        dense: the dense variables.
+
+    Returns:
+        A dict from names to variables.
+    """
+    synced = {variable.name: variable for variable in before}
+    slots = [weight for weight in weights if weight not in before]
+    for number, slot in enumerate(slots):
+        variable = updated[number % len(updated)]
+        if variable in dense:
+            synced['%s.slot_%d' % (variable.name, number // len(updated))] = slot
+    return synced
+
+
+def slots_of_shards(before, synced, updated, dense):
+    """The slots that the optimizer made for this rank's shards.
+
+    Args:
+        before: the variables that existed before the optimizer made its slots.
+        synced: as `synced_variables` returns it, with the slots of dense variables.
+        updated: the variables that the optimizer updates itself, shards among them.
+        dense: the dense variables.
+
+    Returns:
+        A list of variables of the shape of a shard. They must not be broadcast: on another rank
+        the variable of the same name is another shard's.
+    """
+    shared = list(synced.values())
+    shapes = [variable.shape.as_list() for variable in updated if variable not in dense]
+    return [
+        variable
+        for variable in tf.global_variables()
+        if variable not in before and variable not in shared and variable.shape.as_list() in shapes
+    ]
+
+
+def broadcast(session, synced, root_rank, gather, prefix):
+    """Gives every rank the values that one rank has. A collective call.
+
+    Args:
+        session: the session that holds the variables.
+        synced: as `synced_variables` returns it; what not all ranks have is left alone.
+        root_rank: the rank whose values count.
+        gather: function that gathers a value from every rank.
+        prefix: prefix of the collectives' names.
+    """
+    everywhere = set.intersection(*map(set, gather(sorted(synced))))
+    assigned = []
+    for name in sorted(everywhere):
+        with tf.name_scope(None):
+            value = horovod_ops.broadcast(
+                synced[name].value(),
+                root_rank,
+                name='%s.broadcast.%s' % (prefix, name.replace(':', '.')),
+            )
+        assigned.append(synced[name].assign(value).op)
+    session.run(assigned)

@@ -1,0 +1,153 @@
+"""The gradients of a training step, and their exchange between the ranks."""
+
+from keras_parallax import asynchronous, cluster, exchange, sharding, uses
+from keras_parallax.barrier import unfolded_zero
+from keras_parallax.compat import tf
+
+
+class StepGradients:
+    """Computes the gradients of one step and exchanges them.
+
+    Args:
+        loss: the model's total loss.
+        dense: the dense variables that every rank holds.
+        tables: the `Table`s.
+        members: the set of operations that the loss depends on.
+        how: the `exchange.Exchange`.
+        sync: whether the gradients of all ranks are applied together.
+
+    Attributes:
+        reduced: the gradients of `dense`, means over the ranks.
+        parts: the `PartGradient`s that this rank applies.
+        pushes: the operations that push.
+        queues: the queues on this rank's servers in which pushes wait.
+        touched: dict from names of tables to numbers of different rows in this rank's batch.
+        totals: sums over the ranks that every rank must have computed by the end of the step.
+    """
+
+    def __init__(self, loss, dense, tables, members, how, sync):
+        self._loss, self._members, self._how, self._sync = loss, members, how, sync
+        self._tables = list(tables)
+        self._sharded = any(table.shards for table in self._tables)
+        self.parts, self.pushes, self.queues = [], [], []
+        self.touched, self.totals = {}, []
+        gradients, of_outputs = self._compute(dense)
+        reduced = [
+            how.average(gradient, uses.name_of(variable))
+            for gradient, variable in zip(gradients, dense)
+        ]
+        with tf.control_dependencies([loss] + gradients + list(of_outputs.values())):
+            computed = tf.no_op()
+        for table in self._tables:
+            pushed = self._exchange(table, of_outputs, computed)
+            self.parts.extend(pushed.parts)
+            self.pushes.extend(pushed.operations)
+            self.queues.extend(pushed.queues)
+        self.reduced = self._gate(reduced, computed)
+
+    def sum_over_owners(self, squares):
+        """Sums the squared norms of the tables' parts over the ranks that own them.
+
+        Args:
+            squares: dict from tables to scalars, those of this rank's parts.
+
+        Returns:
+            A dict from all tables to scalars.
+        """
+        if not self._sharded or not self._sync:
+            return squares
+        nothing = unfolded_zero(self._loss)
+        mine = tf.stack([squares.get(table, nothing) for table in self._tables])
+        total = self._how.allreduce(mine, 'squared_norms')
+        self.totals.append(total)
+        return {table: total[number] for number, table in enumerate(self._tables)}
+
+    def _compute(self, dense):
+        """Gradients of the dense variables, and of what is looked up or pulled of each table."""
+        outputs = []
+        for table in self._tables:
+            if not table.by_row:
+                outputs.append((table, table.variable.value()))
+            elif table.shards:
+                pulls = sharding.pulls_in(table, self._members)
+                outputs.extend((table, output) for pull in pulls for output in pull.outputs)
+            else:
+                pairs = sharding.lookups_in(table, self._members)
+                outputs.extend((table, output) for _, output in pairs)
+        found = uses.gradients_of(self._loss, dense + [output for _, output in outputs])
+        by_output = {
+            output: gradient
+            for (_, output), gradient in zip(outputs, found[len(dense) :])
+            if gradient is not None
+        }
+        missing = [
+            uses.name_of(variable) for variable, gradient in zip(dense, found) if gradient is None
+        ]
+        reached = {table for table, output in outputs if output in by_output}
+        missing += [table.name for table in self._tables if table not in reached]
+        if missing:
+            # Keras says the same of a model whose loss does not depend on a weight.
+            raise ValueError(
+                'An operation has `None` for gradient: the loss does not depend on %s in a way '
+                'that can be differentiated.' % ', '.join(missing)
+            )
+        return [tf.convert_to_tensor(gradient) for gradient in found[: len(dense)]], by_output
+
+    def _exchange(self, table, gradients, computed):
+        """Sums a table's gradients over the ranks; returns `Pushed`.
+
+        What a rank pulls whole from its own server is not a copy. So it is pushed, and then
+        updated, when this rank has `computed` all its gradients.
+        """
+        how = self._how
+        if not table.by_row:
+            if how.host:
+                how.host.pull_whole(table)
+            gradient = tf.convert_to_tensor(gradients[table.variable.value()])
+            if not self._sync:
+                return asynchronous.push_whole(table, gradient, how, computed)
+            return exchange.push_whole(table, gradient, how, [computed])
+        if not table.shards:
+            lookups = [
+                (ids, gradients[output])
+                for ids, output in sharding.lookups_in(table, self._members)
+                if output in gradients
+            ]
+            mine = exchange.gradients_by_row(table, lookups)
+            return exchange.Pushed([], exchange.allgather(table, mine, how), [])
+        pulls = sharding.pulls_in(table, self._members)
+        if how.host:
+            how.host.pull_rows(table, pulls)
+        with tf.device(cluster.shard_device(how.rank)):
+            by_pull = [exchange.gradients_of_pull(table, pull, gradients) for pull in pulls]
+            mine, split = exchange.merged(by_pull)
+        self.touched[table.name] = tf.size(mine.rows)
+        if not self._sync:
+            return asynchronous.push_rows(table, mine, split, how)
+        # The shard may be written as soon as all pushes are there: so read it before pushing. That
+        # a lookup is done tells that rows are there, wherever the step has them from.
+        looked_up = [
+            output.op for pull in pulls for output in pull.outputs if output.op in self._members
+        ]
+        after = looked_up + [term.op for term in table.penalty_terms]
+        return exchange.push_rows(table, mine, split, how, after)
+
+    def _gate(self, reduced, computed):
+        """Holds back every write to what this process computes with until all gradients are there.
+
+        Keras 2.2.4 does not, and may update a variable before the backward pass has read it
+        (proven by `tests/unit/test_single_process.py`, the bit-equality test). The gradients of
+        pulled rows are among those that must be there, for the pass reads dense variables on its
+        way to them (`tests/parallel/test_gate.py`). A shard on a server is not computed with: only
+        rows pulled from it are.
+
+        Returns:
+            The gradients `reduced`, gated; `parts` are gated in place.
+        """
+        local = [number for number, part in enumerate(self.parts) if not part.part.table.shards]
+        values = [self.parts[number].gradients.values for number in local]
+        gated = tf.tuple([self._loss] + reduced + values, control_inputs=[computed])[1:]
+        for number, value in zip(local, gated[len(reduced) :]):
+            part = self.parts[number]
+            self.parts[number] = part._replace(gradients=part.gradients._replace(values=value))
+        return gated[: len(reduced)]

@@ -1,0 +1,261 @@
+"""`ParallaxStrategy`: the scope in which a model is built and compiled."""
+
+import contextlib
+
+from keras_parallax import checkpoint, job, model_methods, scope, summary, units, updates, uses
+from keras_parallax.asynchronous import Timing, check_timing
+from keras_parallax.compat import hvd, tf
+from keras_parallax.errors import PlanError, ScopeError
+from keras_parallax.partition_search import SEARCH, check_search
+from keras_parallax.plan import Request
+from keras_parallax.roads import ALLREDUCE, ARCHITECTURES, HYBRID
+from keras_parallax.servers import checked
+
+_open_strategy = None
+
+
+class ParallaxStrategy:
+    """Data-parallel training in which each variable takes the cheaper road.
+
+    Build and compile a model inside the scope; everything else is plain Keras. Under
+    `horovodrun` with several workers each starts a TensorFlow server, on which its shards of
+    the sparse variables live. With one worker there is no server and no open port.
+
+    Args:
+        overrides: dict from names of variables (`'embedding_1/embeddings'`) to `'dense'` or
+            `'sparse'`, for those whose class is not to be found out.
+        architecture: `'hybrid'` puts sparse variables on servers and sends dense gradients through
+            allreduce. `'allreduce'` has no servers: every worker holds everything, and gradients of
+            tables are gathered row by row, or reduced as dense ones where `density` tells that it
+            is cheaper. `'ps'` puts dense variables on servers too.
+        partitions: number of shards of every table, or a dict from names of variables to numbers;
+            by default a shard on each server, or what the cost model says if `density` is given.
+            `'search'` measures the first steps with several numbers, without losing any, and takes
+            the best; the choice is kept for the next job of the same model on as many hosts.
+        density: dict from names of tables to the fraction of their rows that a worker's batch
+            touches, from 0 to 1.
+        sync: whether the workers' gradients of a step are applied together. `False` applies each
+            worker's gradients of what is on servers as they come: of everything with `'ps'`, of
+            tables with `'hybrid'`, whose dense side stays synchronous. Faster where workers are
+            unequal, but the numbers are no longer those of one process.
+        max_staleness: with `sync=False`, how many steps a worker may be ahead of the slowest.
+        step_timeout: seconds that a training step may last before the job is given up, with an
+            error that names the rank that did not answer; 0 or `None` for any time, for debugging.
+            Horovod itself gives up when a process has not answered for 30 seconds
+            (`horovodrun --gloo-timeout-seconds`).
+        local_aggregation: whether the workers of a host pull and push together in a training step,
+            so that a row crosses the network once for all of them. It has an effect only where
+            there are several workers on a host, several hosts, and `sync`.
+        servers: where shards live; the same on every rank. `None`: on a server in each worker's
+            process; `'host'`: only on those of the first worker of each host; a list of addresses
+            `'host:port'`: on dedicated servers, each started by `keras-parallax server`.
+
+    Attributes:
+        request: what was asked of the plan, a `plan.Request`.
+        timing: `sync` and `max_staleness`, an `asynchronous.Timing`.
+
+    Raises:
+        PlanError: the arguments do not go together, or are none of the above.
+        ScopeError: a strategy's scope is entered inside another's, or the job has another
+            `step_timeout` already.
+        ParallaxError: the job's servers cannot be started.
+        ServerLostError: a dedicated server is not there, or serves another job.
+
+    Example:
+        ```python
+        >>> import keras, keras_parallax as kp
+        >>> with kp.ParallaxStrategy() as strategy:
+        ...     model = keras.models.Sequential([keras.layers.Embedding(100, 4, input_length=1)])
+        ...     model.compile(kp.ParallaxOptimizer('adagrad'), 'mse')
+        >>> strategy.plan(model)['embedding_1/embeddings'].kind
+        'sparse'
+        ```
+    """
+
+    def __init__(
+        self,
+        overrides=None,
+        architecture=HYBRID,
+        partitions=None,
+        density=None,
+        sync=True,
+        max_staleness=None,
+        step_timeout=job.STEP_TIMEOUT_SECONDS,
+        local_aggregation=True,
+        servers=None,
+    ):
+        self.timing = Timing(sync, max_staleness)
+        # Workers that do not wait for each other have nothing to push together.
+        together = bool(local_aggregation and sync)
+        self.request = Request(dict(overrides or {}), architecture, partitions, density, together)
+        if architecture not in ARCHITECTURES:
+            raise PlanError(
+                'architecture must be one of %s, but %r was given.'
+                % (', '.join(map(repr, ARCHITECTURES)), architecture)
+            )
+        check_timing(architecture, self.timing)
+        check_search(self.request, self.timing.sync)
+        if architecture == ALLREDUCE and checked(servers) is not None:
+            raise PlanError(
+                "servers is for shards, and architecture='allreduce' has none; leave one of the "
+                'two out.'
+            )
+        if step_timeout is not None and not step_timeout >= 0:
+            raise PlanError('step_timeout is 0 seconds or more, or None, not %r.' % step_timeout)
+        self._job = job.start(step_timeout or 0)
+        self._server = self._servers = None
+        if architecture != ALLREDUCE:
+            self._server, self._servers = self._job.serve(servers)
+        self._stack = None
+
+    @property
+    def rank(self):
+        """This worker's number in the job, from 0."""
+        return self._job.rank
+
+    @property
+    def size(self):
+        """The number of workers."""
+        return self._job.size
+
+    @property
+    def local_rank(self):
+        """This worker's number on its host, from 0."""
+        return self._job.local_rank
+
+    @property
+    def is_chief(self):
+        """Whether this is rank 0, the one that prints and saves."""
+        return self.rank == 0
+
+    def scope(self):
+        """The scope as a context manager: `with strategy.scope():` is `with strategy:`."""
+        return self
+
+    def __enter__(self):
+        global _open_strategy
+        if _open_strategy is not None:
+            raise ScopeError(
+                'A ParallaxStrategy is open already; leave its scope before entering another, or '
+                'build both models in one scope.'
+            )
+        graph = tf.get_default_graph()
+        graph_scope = scope.attach(graph, self._job, self._server, self._servers)
+        graph_scope.hand_session_to_keras()
+        model_methods.install()
+        self._stack = contextlib.ExitStack()
+        self._stack.enter_context(scope.recorded_weights(graph_scope.records))
+        self._stack.enter_context(graph_scope.opened_by(self))
+        _open_strategy = self
+        return self
+
+    def __exit__(self, *error):
+        global _open_strategy
+        _open_strategy = None
+        self._stack.close()
+        self._stack = None
+
+    def resume(self, model, path, show_progress=None):
+        """Gives a model the state that a job has saved. A collective call.
+
+        The job that saved may have had another number of workers or shards.
+
+        Args:
+            model: the model, compiled in this strategy's scope as it was when it was saved.
+            path: a checkpoint of `kp.callbacks.ModelCheckpoint`, or a file that `model.save`
+                wrote, with keras-parallax or with plain Keras.
+            show_progress: whether to show a progress bar; if `None`, for large tables on a
+                terminal.
+
+        Returns:
+            The number of epochs that are over, for `model.fit(initial_epoch=...)`.
+
+        Raises:
+            CheckpointError: the checkpoint is incomplete, damaged or of another model.
+
+        Example:
+            ```python
+            >>> import os, tempfile, keras, keras_parallax as kp
+            >>> path = os.path.join(tempfile.mkdtemp(), 'model.h5')
+            >>> with kp.ParallaxStrategy() as strategy:
+            ...     model = keras.models.Sequential([keras.layers.Dense(1, input_shape=(2,))])
+            ...     model.compile(kp.ParallaxOptimizer('adam'), 'mse')
+            >>> loss = model.train_on_batch([[1, 2]], [[3]])
+            >>> model.save(path)
+            >>> strategy.resume(model, path)
+            0
+            ```
+        """
+        return checkpoint.resume(model, path, show_progress=show_progress)
+
+    def plan(self, model):
+        """The plan of a compiled model.
+
+        Args:
+            model: a Keras model, compiled in this strategy's scope.
+
+        Returns:
+            A `Plan`: a `PlannedVariable` for each trainable variable; `as_data()` gives plain data.
+            It is computed on this rank alone.
+
+        Raises:
+            ScopeError: the model is not compiled, or was compiled outside the scope.
+            PlanError: an override cannot be followed.
+        """
+        loss = getattr(model, 'total_loss', None)
+        graph_scope = scope.scope_of(loss.graph) if loss is not None else None
+        if graph_scope is None or graph_scope.strategy_of(loss) is not self:
+            raise ScopeError(
+                'Compile the model inside `with strategy:` before asking for its plan.'
+            )
+        settings = getattr(model.optimizer, '_parallax_settings', None)
+        fp16 = settings is not None and settings.compression is hvd.Compression.fp16
+        return uses.plan_model(
+            loss,
+            model._collected_trainable_weights,
+            graph_scope.records,
+            graph_scope.servers.count if graph_scope.servers else 0,
+            self._request_of(model),
+            graph_scope.cluster,
+            fp16,
+        )
+
+    def _request_of(self, model):
+        """What the plan of a model follows: the search for partitions may have changed it."""
+        step = getattr(model.optimizer, '_parallax_step', None)
+        if step is not None:
+            return step.request
+        if self.request.partitions == SEARCH:
+            return self.request._replace(partitions=None)
+        return self.request
+
+    def summary(self, model, print_fn=None, bandwidth=None):
+        """Prints the plan of a compiled model: where each variable goes, why, and what it costs.
+
+        Args:
+            model: a Keras model, compiled in this strategy's scope.
+            print_fn: function that takes the text; `print` if `None`.
+            bandwidth: of a host's link, for the predicted time of a step: a string such as
+                `'10Gbit'`, which is the default.
+
+        Raises:
+            ScopeError, PlanError: as `plan`; or `bandwidth` is no bandwidth.
+        """
+        rate = None if bandwidth is None else units.parse_bandwidth(bandwidth)
+        plan = self.plan(model)
+        text = summary.format_summary(plan, self._table_updates(model, plan), rate)
+        (print_fn or print)(text)
+
+    def _table_updates(self, model, plan):
+        """How each table is updated: a dict from names to `summary.Update`s."""
+        settings = getattr(model.optimizer, '_parallax_settings', None)
+        if settings is None:
+            return {}
+        records = scope.scope_of(model.total_loss.graph).records
+        return {
+            planned.name: updates.update_of(
+                model.optimizer, settings.sparse_update, variable, records.get(variable)
+            )
+            for variable, planned in zip(model._collected_trainable_weights, plan.variables)
+            if planned.kind == 'sparse'
+        }

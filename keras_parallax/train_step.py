@@ -1,0 +1,409 @@
+"""Assembles a training step: gradients, exchange, updates, barrier."""
+
+import itertools
+from typing import NamedTuple
+
+from keras_parallax import (
+    apply,
+    asynchronous,
+    cluster,
+    compat,
+    exchange,
+    graph,
+    host,
+    reshard,
+    sharding,
+    start_values,
+    updates,
+    uses,
+)
+from keras_parallax import classify as rules
+from keras_parallax.barrier import barrier
+from keras_parallax.collectives import Gatherer
+from keras_parallax.compat import hvd, tf
+from keras_parallax.errors import PlanError, ScopeError
+from keras_parallax.fingerprint import check_agreement, model_report
+from keras_parallax.partition_search import SEARCH
+from keras_parallax.plan import Request
+from keras_parallax.scope import scope_of
+from keras_parallax.slots import keras_order
+from keras_parallax.step_gradients import StepGradients
+from keras_parallax.table import ShardedVariable, Table
+from keras_parallax.tuning import Tuning
+
+#: Every rank builds its training steps in the same order, so the numbers agree between ranks.
+_numbers = itertools.count()
+
+
+class Settings(NamedTuple):
+    """The arguments of `ParallaxOptimizer` besides the optimizer."""
+
+    name: str
+    compression: type
+    sparse_update: str
+    sparse_reduction: str
+
+
+class TrainStep:
+    """Builds the update operations of one model's training step.
+
+    Args:
+        optimizer: the wrapped Keras optimizer.
+        loss: the model's total loss.
+        variables: its trainable variables.
+        settings: the `Settings`.
+        keras_updates: function from a list of variables and one of gradients to the list of
+            update operations of the optimizer itself.
+    """
+
+    def __init__(self, optimizer, loss, variables, settings, keras_updates):
+        self._optimizer, self._loss, self._settings = optimizer, loss, settings
+        self._variables, self._keras_updates = variables, keras_updates
+        self._package = compat.package_of(optimizer)
+        self._scope = scope_of(loss.graph)
+        self._job = self._scope.job if self._scope else None
+        self._servers = self._scope.servers if self._scope else None
+        self._sharded = self._servers is not None
+        self.rank, self.size = self._place()
+        strategy = self._scope.strategy_of(loss) if self._scope else None
+        if self._scope and self.size > 1 and strategy is None:
+            raise ScopeError(
+                'model.compile() ran outside the scope of its ParallaxStrategy; build and compile '
+                'the model inside `with strategy:`.'
+            )
+        self._records = self._scope.records if self._scope else {}
+        self._request = strategy.request if strategy else Request()
+        self._timing = strategy.timing if strategy and self._sharded else asynchronous.Timing()
+        self._first_tokens = None
+        self._strategy = strategy
+        self._gather, self._tuning = None, Tuning(self)
+        #: The name scope in which Keras builds the step: its own slots have their names from it.
+        self.name_scope = loss.graph.get_name_scope()
+
+    def _place(self):
+        """This process's rank, and the number of ranks."""
+        if self._job:
+            return self._job.rank, self._job.size
+        try:
+            return hvd.rank(), hvd.size()
+        except ValueError as error:
+            raise ScopeError(
+                'ParallaxOptimizer needs a ParallaxStrategy, or hvd.init() before compile.'
+            ) from error
+
+    def build(self):
+        """Builds the step. A collective call in a job of several ranks.
+
+        Returns:
+            A list of one operation, for Keras to run with each batch.
+        """
+        if self._request.partitions == SEARCH:
+            self._request = self._request._replace(partitions=None)
+        plan = self._plan()
+        self._initialize(plan)
+        report = None
+        if self._scope and self.size > 1:
+            asked = [self._request, self._timing]
+            report = model_report(plan, self._optimizer, self._settings, asked)
+            check_agreement(self._job.gather(report))
+        self._tables, shardings = self._make_tables(plan)
+        # Keras keeps this operation, whatever the step is made of later.
+        self._whole_step = tf.group(*self._assemble())
+        self.waits = self._waits(plan)
+        if self._scope and (self.size > 1 or self._sharded):
+            self._scope.note_train_step(self._whole_step, self)
+            self._start(shardings)
+            if self._strategy.request.partitions == SEARCH:
+                self._tuning.search_partitions(plan, report, self._job.cluster)
+        return [self._whole_step]
+
+    def _plan(self):
+        return uses.plan_model(
+            self._loss,
+            self._variables,
+            self._records,
+            self._servers.count if self._sharded else 0,
+            self._request,
+            self._scope.cluster if self._scope else None,
+            self._settings.compression is hvd.Compression.fp16,
+        )
+
+    def _assemble(self):
+        """Builds the operations of the step, a list, from the tables as they are now."""
+        self._prefix = '%s.%d' % (self._settings.name, next(_numbers))
+        self._how = exchange.Exchange(
+            self.rank,
+            self.size,
+            self._settings.sparse_reduction,
+            self._settings.compression,
+            self._prefix,
+            self._make_host(),
+        )
+        self._weights = None
+        operations = self._build_operations(self._tables)
+        self._queues = list(self._gradients.queues)
+        if self._sharded:
+            tables, touched = self._tables.values(), self._gradients.touched
+            operations.extend(self._tuning.measure(self._request, tables, touched))
+            if self._tables:
+                operations.extend(self._end_of_step(operations))
+            self._interruptions = [host.closing(self._queues)]
+            if self._how.host:
+                self._interruptions.extend(self._how.host.interruptions())
+            self._job.interrupt_on_failure(self)
+        return operations
+
+    def _make_host(self):
+        """The `Host` with which this rank exchanges rows, or `None` if it does so by itself."""
+        wanted = self._sharded and self._request.local_aggregation
+        if not wanted or not host.pays(self._job.hosts):
+            return None
+        return host.Host(self._job.hosts, self.rank, self._prefix)
+
+    @property
+    def connections(self):
+        """The `host.Connection`s that hold in the step."""
+        return self._how.host.connections if self._how.host else []
+
+    def after_run(self, seconds):
+        """Called after each run of the step.
+
+        Args:
+            seconds: how long it took.
+        """
+        if self._scope:
+            self._tuning.after_run(self._scope.session, seconds)
+
+    def replan(self, request):
+        """Follows another plan from now on; weights and slots stay. A collective call.
+
+        Args:
+            request: the `plan.Request`. Tables may get other shards, or none, and become dense.
+
+        Raises:
+            PlanError: the optimizer's slots are not told apart, so they cannot be moved.
+        """
+        self._request = request
+        plan, changes = self._plan(), []
+        before = list(self.weights) if self.state is not None else []
+        with self._loss.graph.as_default():
+            for variable, planned in zip(self._variables, plan.variables):
+                table = self._tables.get(variable)
+                if table is None or table.plan.shards == planned.shards:
+                    continue
+                self._require_movable(table)
+                if planned.shards:
+                    changes.append(reshard.Moved(table, planned, self.rank))
+                else:
+                    changes.append(reshard.Returned(self._tables.pop(variable)))
+            old_storage = self._storage
+            compat.set_control_inputs(self._whole_step, self._assemble())
+            # Slots that every rank has for itself; those of shards are in the storage.
+            old_storage += [
+                weight
+                for weight in before
+                if isinstance(weight, tf.Variable) and weight not in self.weights
+            ]
+            release = [operation for change in changes for operation in change.release(self.rank)]
+            for variable in old_storage:
+                sharding.forget_variable(variable)
+                release.append(compat.memory_release(variable))
+        moved = [change for change in changes if isinstance(change, reshard.Moved)]
+        self._fill_shards([change.table for change in moved], {})
+        for change in changes:
+            change.fetch(self._scope.session)
+        pairs = [change.pair for change in moved]
+        if before:
+            pairs += zip(before, self.weights)
+        reshard.carry_over(pairs, self._scope.session, self.rank, self.size)
+        self._job.barrier()
+        self._scope.session.run(release)
+
+    def _require_movable(self, table):
+        if self.state is None:
+            raise PlanError(
+                'The shards of %s cannot be changed with %s, whose slots are not told apart; use '
+                "one of Keras's own optimizers, or give `partitions` as a number, and an "
+                "`architecture` that is not 'auto'." % (table.name, type(self._optimizer).__name__)
+            )
+
+    @property
+    def request(self):
+        """The `plan.Request` that the step follows now."""
+        return self._request
+
+    def _waits(self, plan):
+        """Whether a rank waits in a step for the others, so that they need equally many steps."""
+        sync, bound = self._timing
+        return sync or bound is not None or any(not planned.shards for planned in plan.variables)
+
+    def _end_of_step(self, operations):
+        """Operations that end a step with tables on servers."""
+        if self._timing.sync:
+            with tf.device(cluster.shard_device(self.rank)):
+                totals = self._gradients.totals
+                return [barrier(self._loss, operations, self._how.allreduce, totals)]
+        if self._timing.max_staleness is None:
+            return []
+        bound = asynchronous.StalenessBound(
+            self._timing.max_staleness, self.rank, self.size, self._prefix
+        )
+        self._queues.extend(bound.queues)
+        self._first_tokens = bound.start()
+        return bound.end_step(operations)
+
+    def _initialize(self, plan):
+        """Has Keras initialize its variables; a table only on rank 0, whose values count."""
+        if self._scope:
+            self._scope.hand_session_to_keras()
+        if self._sharded:
+            for variable, planned in zip(self._variables, plan.variables):
+                if planned.shards and self.rank != 0:
+                    sharding.forget_variable(variable)
+        self._package.backend.get_session()
+
+    def _make_tables(self, plan):
+        """Makes the `Table` of each sparse variable, sharded if there are servers.
+
+        Returns:
+            A dict from variables to `Table`s, and one from newly sharded tables to the triple of
+            what `shard_table` returns.
+        """
+        members = uses.members_of(self._loss, self._records)
+        tables, shardings = {}, {}
+        for variable, planned in zip(self._variables, plan.variables):
+            if planned.kind != rules.SPARSE and not planned.shards:
+                continue
+            if isinstance(variable, ShardedVariable):
+                table = variable.table
+            else:
+                table = Table(variable, planned, self._records.get(variable), self._servers)
+                if self._sharded:
+                    sharding.forget_variable(variable)
+                    shardings[table] = sharding.shard_table(table, members, self.rank)
+            tables[variable] = table
+            if self._scope:
+                self._scope.tables_by_name[table.name] = table
+        return tables, shardings
+
+    def _build_operations(self, tables):
+        """Builds gradients, exchange and updates; returns the operations of the step."""
+        members = uses.members_of(self._loss, self._records)
+        if self._sharded:
+            for table in tables.values():
+                sharding.redirect_penalties(table, members)
+            members = uses.members_of(self._loss, self._records)
+        ways = {table: self.way(table) for table in tables.values()}
+        dense = [variable for variable in self._variables if variable not in tables]
+        if not self._timing.sync:
+            asynchronous.check_clipping(self._optimizer, self._package.clip_together, dense)
+        found = self._gradients = StepGradients(
+            self._loss, dense, tables.values(), members, self._how, self._timing.sync
+        )
+        reduced, gate = found.reduced, compat.operation_id(tf.no_op())
+        parts = [
+            updates.with_penalty(part, self._loss, self._takes_whole(ways[part.part.table]))
+            for part in found.parts
+        ]
+        if self._own_formula():
+            reduced, parts = updates.clipped(
+                reduced,
+                parts,
+                self._optimizer,
+                self._package.clip_together,
+                found.sum_over_owners,
+            )
+        applied = self._apply(tables, dense, reduced, parts, ways)
+        operations = found.pushes + graph.as_operations(applied)
+        graph.write_after_reads(operations, since=gate)
+        return operations
+
+    def _own_formula(self):
+        """Whether the optimizer is Keras's or a user's, rather than one of TensorFlow's."""
+        return not hasattr(self._optimizer, 'optimizer')
+
+    def _takes_whole(self, way):
+        return way.rule is None and self._own_formula()
+
+    def interrupt(self):
+        """Makes a step that waits for another rank fail.
+
+        Closing the session would do it too, but waits for servers that may be gone (TF 1.11).
+        """
+        for closing in self._interruptions:
+            tf.Session.run(self._scope.session, closing)
+
+    def _start(self, shardings):
+        """Gives the ranks the start values of rank 0, and the shards their rows."""
+        if self._sharded:
+            self._fill_shards(list(shardings), shardings)
+        self.broadcast(0)
+
+    def _fill_shards(self, new, shardings):
+        self._scope.open_session()
+        session = self._package.backend.get_session()
+        shards = [part.variable for table in new for part in table.parts_of(self.rank)]
+        fresh = shards + self._storage + self._tuning.counters
+        session.run([variable.initializer for variable in fresh])
+        if self._first_tokens is not None:
+            session.run(self._first_tokens)
+        self._job.barrier()
+        if self.rank == 0:
+            for fill, _, _ in shardings.values():
+                fill(session)
+        # All at once: with servers, each new thing to run takes a while to prepare on all of them.
+        held = session.run([present for _, present, _ in shardings.values()])
+        session.run([free for there, (_, _, free) in zip(held, shardings.values()) if there])
+
+    def way(self, table):
+        """The `UpdateWay` of a table."""
+        if not table.by_row:
+            return updates.UpdateWay(None, 'as any dense variable')
+        return updates.choose_way(
+            self._optimizer,
+            self._settings.sparse_update,
+            penalized=bool(table.penalties),
+            constrained=uses.reach_of_constraint(table.constraint, len(table.plan.shape)),
+        )
+
+    def _apply(self, tables, dense, gradients, parts, ways):
+        """Builds the updates of everything that this rank updates."""
+        applied = apply.build_updates(
+            self._optimizer,
+            self._keras_updates,
+            self._variables,
+            dict(zip(dense, gradients)),
+            apply.TablesOfRank(
+                tables, ways, parts, self._prefix, self.rank, self.size, self._timing.sync
+            ),
+        )
+        self._synced, self._storage = applied.synced, applied.storage
+        self.state = applied.state
+        return applied.operations
+
+    @property
+    def weights(self):
+        """The optimizer's weights in Keras's order."""
+        if self._weights is None:
+            self._weights = keras_order(self._optimizer, self.state, self._variables)
+        return self._weights
+
+    @property
+    def has_shards(self):
+        """Whether a table of the model is sharded."""
+        return any(isinstance(variable, ShardedVariable) for variable in self._variables)
+
+    def gather(self, value):
+        """Gathers a JSON-able value from every rank. A collective call."""
+        if self._gather is None:
+            self._gather = self._job.gather if self._job else Gatherer(self._prefix)
+        return self._gather(value)
+
+    def broadcast(self, root_rank):
+        """Gives every rank the values that one rank has. A collective call.
+
+        Args:
+            root_rank: the rank whose values count. Those of sharded tables are the job's already.
+        """
+        session = self._package.backend.get_session()
+        start_values.broadcast(session, self._synced, root_rank, self.gather, self._prefix)
