@@ -1,0 +1,337 @@
+"""The job that this process is a rank of: its start, its watch over the other ranks, its end.
+
+`horovodrun` 0.19.5 waits for every process even after one has failed, so a rank that waits for a
+failed one would wait for ever. Every rank therefore tells the others twice a second how it is,
+over Horovod, from a thread of its own. A rank that can no longer tell is found out by `liveness`
+and spoken for by `guard`.
+"""
+
+import atexit
+import contextlib
+import os
+import socket
+import sys
+import threading
+import time
+import traceback
+import weakref
+
+from keras_parallax import cluster, costs, door, guard, liveness, probe
+from keras_parallax.collectives import Gatherer
+from keras_parallax.compat import hvd, tf
+from keras_parallax.errors import PlanError, ScopeError, ServerLostError, WorkerFailedError
+from keras_parallax.host import hosts_of, pays
+from keras_parallax.servers import checked, place_servers
+from keras_parallax.verdict import FAILED, FINISHED, RUNNING, verdict
+
+_INTERVAL_SECONDS = 0.5
+#: How long a rank that cannot go on may take to leave by its exception before it is ended.
+_GRACE_SECONDS = 15
+#: The same, when a rank was lost. Until half of it has passed no rank ends, for the others are to
+#: find the rank that was lost, and not those that ended because of it.
+_GRACE_AFTER_LOSS_SECONDS = 12
+#: How long the host of a dedicated server may be silent. With the grace, less than 30 seconds.
+_SILENT_SECONDS = 8
+_PROBE_SECONDS = 1.0
+#: How much longer than a step a rank may hang as a whole, so that not even a thread of Python runs.
+_HANG_SECONDS = 30
+#: How long a training step may take, if the script does not say.
+STEP_TIMEOUT_SECONDS = 600
+
+
+class Job:
+    """This process's place among the ranks of the job.
+
+    Attributes:
+        rank, size, local_rank: as Horovod counts them.
+        hosts: the ranks of each host, in order of local rank, as `host.hosts_of` finds them.
+        cluster: the `costs.Cluster` of its hosts, the same on every rank.
+        config: the `tf.ConfigProto` for sessions.
+        server: the `tf.train.Server` that this process started last, or `None` if nobody has
+            asked for one.
+        problem: the exception that says why the job cannot go on, or `None`.
+        step_timeout: seconds that a step may last; 0 for any time.
+        steps: number of training steps begun.
+    """
+
+    def __init__(self, step_timeout):
+        self.step_timeout = step_timeout
+        self.rank = int(os.environ.get('HOROVOD_RANK', 0))
+        self.server = None
+        self.problem = None
+        self.steps = 0
+        self._step_began = None
+        self._steps = weakref.WeakSet()
+        self._sessions = weakref.WeakSet()
+        self._state, self._error, self._lost = RUNNING, None, None
+        self._served, self._dedicated = {}, {}
+        self._guard = self._liveness = self._lost_at = None
+        # From now on a rank that is killed is spoken for; the ranks wait for each other in `init`.
+        if int(os.environ.get('HOROVOD_SIZE', 1)) > 1:
+            self._look_out()
+        hvd.init()
+        self.rank, self.size, self.local_rank = hvd.rank(), hvd.size(), hvd.local_rank()
+        self.hosts, self.cluster = [[self.rank]], costs.Cluster()
+        self.config = cluster.session_config(self.local_rank)
+        # Runs before Horovod's own exit handler, which was registered by `hvd.init()`.
+        atexit.register(self._finish)
+        if self.size == 1:
+            return
+        if self._guard is None:
+            self._look_out()
+        self._gatherer = Gatherer('main')
+        self._told = threading.Event()
+        self._watch = threading.Thread(target=self._watch_ranks, name='parallax-watch')
+        self._watch.daemon = True
+        self._watch.start()
+        self._excepthook, sys.excepthook = sys.excepthook, self._on_exception
+        self.hosts = hosts_of(self.gather([socket.gethostname(), self.local_rank]))
+        # Hosts may have unequal numbers of workers, but every rank must plan alike.
+        workers = -(-self.size // len(self.hosts))
+        self.cluster = costs.Cluster(len(self.hosts), workers, local_aggregation=pays(self.hosts))
+
+    def serve(self, servers=None):
+        """Starts or finds the servers that hold shards. A collective call, the first time.
+
+        Args:
+            servers: the argument of `ParallaxStrategy`.
+
+        Returns:
+            A pair: this process's `tf.train.Server` and the `Servers`. `None` twice if there is
+            but one rank and no dedicated server.
+
+        Raises:
+            PlanError: `servers` is not what it can be, or not the same on every rank.
+            ParallaxError: a rank found no port that its server could listen on.
+            ServerLostError: a dedicated server is not there, or serves another job.
+        """
+        asked = checked(servers)
+        addresses = asked if isinstance(asked, tuple) else ()
+        if self.size == 1 and not addresses:
+            return None, None
+        if asked not in self._served:
+            said = self.gather(asked)
+            for rank, other in enumerate(said):
+                if other != said[0]:
+                    raise PlanError(
+                        'Give every rank the same servers: rank 0 was given %r, rank %d %r.'
+                        % (said[0], rank, other)
+                    )
+            self._served[asked] = self._start_servers(asked, addresses)
+        return self._served[asked]
+
+    def _start_servers(self, asked, addresses):
+        first_ranks = [ranks[0] for ranks in self.hosts]
+        for other, served in self._served.items():
+            if not addresses and not isinstance(other, tuple):
+                # 'host' and `None` differ only in which workers' servers hold shards.
+                return served[0], place_servers(asked, self.size, first_ranks, cluster.WORKER_JOB)
+        self.server, server_job = cluster.start_servers(
+            self.rank, self.config, self.gather, addresses
+        )
+        if self._liveness is not None:
+            tasks = tf.train.ClusterSpec(self.server.server_def.cluster)
+            self._liveness.peers = {
+                rank: liveness.Peer(host, cluster.address_of(tasks, rank))
+                for rank, host in enumerate(self.gather(socket.gethostname()))
+                if rank != self.rank
+            }
+        found = place_servers(asked, self.size, first_ranks, cluster.WORKER_JOB, server_job)
+        self._dedicated.update(
+            (address, (server_job, number)) for number, address in enumerate(addresses)
+        )
+        own = [address for address, owner in zip(addresses, found.owners) if owner == self.rank]
+        if own:
+            probing = threading.Thread(target=self._watch_servers, args=[own])
+            probing.daemon = True
+            probing.start()
+        return self.server, found
+
+    def lost_server(self):
+        """The `ServerLostError` about a dedicated server that is lost, or `None`."""
+        for address, (server_job, number) in self._dedicated.items():
+            problem = door.lost(address, server_job, number)
+            if problem:
+                return ServerLostError(problem)
+        return None
+
+    def gather(self, value):
+        """Gathers a JSON-able value from every rank. A collective call.
+
+        Args:
+            value: anything that `json.dumps` takes.
+
+        Returns:
+            A list with each rank's value, in order of rank.
+
+        Raises:
+            ParallaxError: the job cannot go on.
+        """
+        if self.size == 1:
+            return [value]
+        try:
+            return self._gatherer(value)
+        except tf.errors.OpError as error:
+            # Horovod has shut down; the watch is about to know why.
+            self._watch.join(_GRACE_SECONDS)
+            raise self.problem or WorkerFailedError('Horovod has shut down.') from error
+
+    def barrier(self):
+        """Waits until every rank has come here. A collective call."""
+        self.gather(None)
+
+    def begin_step(self):
+        """Counts a training step, which lasts until `end_step`."""
+        self._step_began = time.monotonic()
+        self.steps += 1
+
+    def end_step(self):
+        """Says that the training step has ended, well or not."""
+        self._step_began = None
+
+    def interrupt_on_failure(self, step):
+        """Has `step.interrupt()` called when the job cannot go on, for as long as it exists."""
+        self._steps.add(step)
+
+    def abandon_at_exit(self, session):
+        """Has `session.abandon()` called when the process ends, if the session exists then."""
+        self._sessions.add(session)
+
+    def _look_out(self):
+        horovod_timeout = int(os.environ.get('HOROVOD_GLOO_TIMEOUT_SECONDS') or 30)
+        self._guard = guard.Guard(
+            self.rank,
+            socket.gethostname(),
+            self.step_timeout and self.step_timeout + _HANG_SECONDS,
+            # A rank that is stopped for so long has lost its job anyway.
+            min(self.step_timeout, horovod_timeout),
+        )
+        self._liveness = liveness.Liveness(self.rank, self.step_timeout, self._guard, self._lose)
+
+    def _report(self):
+        began = self._step_began
+        return {
+            'state': self._state,
+            'steps': self.steps,
+            'in_step': 0 if began is None else time.monotonic() - began,
+            'host': socket.gethostname(),
+            'error': self._error,
+            'lost': self._lost,
+        }
+
+    def _watch_servers(self, addresses):
+        """Looks after dedicated servers: a step that begins when one is gone waits for ever."""
+        now = time.monotonic()
+        contacts = {address: probe.Contact(_SILENT_SECONDS, now) for address in addresses}
+        while self._lost is None:
+            for address, contact in contacts.items():
+                if contact.is_gone(probe.probe(address), time.monotonic()):
+                    self._lost = 'The server at %s is gone, and its shards with it.' % address
+                    if self.size == 1:
+                        self._fail(ServerLostError(self._lost))
+                    return
+            time.sleep(_PROBE_SECONDS)
+
+    def _watch_ranks(self):
+        gather = Gatherer('watch')
+        while True:
+            report = self._report()
+            self._liveness.waiting_since = time.monotonic()
+            try:
+                states = gather(report)
+            except tf.errors.OpError:
+                # Horovod has shut down because a process ended that had said nothing before.
+                self._fail(WorkerFailedError('Another rank of the job ended without a word.'))
+                return
+            finally:
+                self._liveness.waiting_since = None
+            if report['state'] != RUNNING:
+                self._told.set()
+            problem = verdict(states, self.step_timeout)
+            if problem and report['state'] != FAILED:
+                self._fail(problem)
+            if problem or all(state['state'] == FINISHED for state in states):
+                return
+            time.sleep(_INTERVAL_SECONDS)
+
+    def _lose(self, problem):
+        self._lost_at = time.monotonic()
+        # At the start of a job there is nothing to be interrupted.
+        self._fail(problem, _GRACE_AFTER_LOSS_SECONDS if self._liveness.peers else 0)
+
+    def _fail(self, problem, grace=_GRACE_SECONDS):
+        if self.problem is not None:
+            return
+        self.problem = problem
+        last_resort = threading.Timer(grace, self._end_process)
+        last_resort.daemon = True
+        last_resort.start()
+        for step in list(self._steps):
+            # Each in a thread of its own: one of a graph that is gone must not hold up the others.
+            interrupter = threading.Thread(target=step.interrupt)
+            interrupter.daemon = True
+            interrupter.start()
+
+    def _end_process(self):
+        with contextlib.suppress(OSError):  # Who has lost the launcher has nowhere to write to.
+            if not isinstance(getattr(sys, 'last_value', None), type(self.problem)):
+                sys.stderr.write('Rank %d ends: %s\n' % (self.rank, self.problem))
+            sys.stdout.flush()
+            sys.stderr.flush()
+        if self._lost_at is not None:
+            time.sleep(max(0, self._lost_at + _GRACE_AFTER_LOSS_SECONDS / 2 - time.monotonic()))
+            self._guard.dismiss()
+            os._exit(1)  # Horovod can no longer shut down.
+        if self._guard is not None:
+            self._guard.dismiss()
+        # The other ranks get an error for what they have under way, where a connection that breaks
+        # off would make Gloo abort them before they can say anything.
+        in_vain = threading.Timer(_GRACE_SECONDS, os._exit, [1])
+        in_vain.daemon = True
+        in_vain.start()
+        hvd.shutdown()
+        os._exit(1)
+
+    def _on_exception(self, kind, error, trace):
+        if self.problem is None:
+            self._error = ''.join(traceback.format_exception_only(kind, error)).strip()
+            self._state = FAILED
+            self._told.wait(_GRACE_SECONDS)
+        self._excepthook(kind, error, trace)
+
+    def _finish(self):
+        if self.size > 1 and self._state != FAILED:
+            self._state = FINISHED
+            # The other ranks may still read the shards on this process's server.
+            self._watch.join()
+        for session in list(self._sessions):
+            session.abandon()
+        if self.problem is not None:
+            self._end_process()
+        if self.size > 1:
+            self._liveness.stop()
+            self._guard.dismiss()
+
+
+_job = None
+
+
+def start(step_timeout=None):
+    """The `Job` of this process; the first call starts it. A collective call.
+
+    Args:
+        step_timeout: seconds that a step may last, 0 for any time; by default what the job has, or
+            `STEP_TIMEOUT_SECONDS`.
+
+    Raises:
+        ScopeError: the job has been started with another `step_timeout`.
+    """
+    global _job
+    if _job is None:
+        _job = Job(STEP_TIMEOUT_SECONDS if step_timeout is None else step_timeout)
+    if step_timeout not in (None, _job.step_timeout):
+        raise ScopeError(
+            'A job has one step_timeout: %g s was given first, now %g s.'
+            % (_job.step_timeout, step_timeout)
+        )
+    return _job

@@ -1,0 +1,211 @@
+"""Which other ranks are alive: found out when Horovod brings no news of them any more.
+
+Horovod's collectives say nothing when a rank is missing; with Gloo, Horovod 0.19.5 gives up after
+30 seconds, or as soon as a connection breaks, and ends the whole process. Both is noticed here.
+Then the servers of the other ranks are asked, and the rank that does not answer is named.
+"""
+
+import os
+import socket
+import threading
+import time
+import urllib.error
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+from keras_parallax.compat import answers_calls, horovod_aborts
+from keras_parallax.errors import WorkerFailedError
+from keras_parallax.probe import ANSWERS, GONE, SILENT, probe
+
+_TICK_SECONDS = 0.5
+#: News come twice a second; after this long without, the others' servers are asked.
+_SUSPICION_SECONDS = 5
+#: How long a server may take to answer. Its threads do nothing that lasts.
+_ANSWER_SECONDS = 4
+#: After a connection broke: how often to ask until a process that is ending has ended.
+_ATTEMPTS = 4
+
+
+class Peer(NamedTuple):
+    """Another rank: the name of its host, and its server's `'address:port'`."""
+
+    host: str
+    address: str
+
+
+def ask(address):
+    """Asks a server whether it is alive.
+
+    Args:
+        address: its `'address:port'`.
+
+    Returns:
+        `ANSWERS`, `SILENT` (stopped, hung, or not to be reached), or `GONE`: its host answers that
+        there is no such process.
+    """
+    answer = probe(address, _ANSWER_SECONDS)
+    if answer != ANSWERS:
+        return answer
+    # The kernel accepts connections for a process that is stopped.
+    return ANSWERS if answers_calls('grpc://' + address, _ANSWER_SECONDS) else SILENT
+
+
+def ask_all(peers):
+    """Asks the servers of several ranks at once.
+
+    Args:
+        peers: dict from ranks to `Peer`s.
+
+    Returns:
+        A dict from ranks to `ANSWERS`, `SILENT` or `GONE`.
+    """
+    if not peers:
+        return {}
+    with ThreadPoolExecutor(min(len(peers), 32)) as pool:
+        return dict(zip(peers, pool.map(ask, [peer.address for peer in peers.values()])))
+
+
+def lost(peers, answers):
+    """One sentence about the ranks that do not answer, or `None` if all do.
+
+    Args:
+        peers: dict from ranks to `Peer`s.
+        answers: dict from ranks to `ANSWERS`, `SILENT` or `GONE`.
+
+    Returns:
+        A string or `None`.
+    """
+    parts = []
+    for state, singular, plural in (
+        (GONE, 'has ended without a word (killed, out of memory, or crashed)', 'have'),
+        (SILENT, 'does not answer (stopped, hung, or its network is down)', 'do'),
+    ):
+        ranks = sorted(rank for rank in answers if answers[rank] == state)
+        names = ['rank %d on host %s' % (rank, peers[rank].host) for rank in ranks]
+        if ranks:
+            predicate = singular if len(ranks) == 1 else plural + singular[singular.index(' ') :]
+            parts.append(' and '.join(names) + ' ' + predicate)
+    text = '; '.join(parts)
+    return text[:1].upper() + text[1:] + '.' if text else None
+
+
+def not_started(environ):
+    """The ranks that never came to the place where the ranks of a job meet.
+
+    Args:
+        environ: the process's environment, as `horovodrun` sets it for Gloo.
+
+    Returns:
+        A list of ranks. It is empty if all came, for then the place is closed.
+    """
+    place = 'http://%s:%s/global_/' % (
+        environ.get('HOROVOD_GLOO_RENDEZVOUS_ADDR'),
+        environ.get('HOROVOD_GLOO_RENDEZVOUS_PORT'),
+    )
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    missing = []
+    for rank in range(int(environ.get('HOROVOD_SIZE', 0))):
+        try:
+            opener.open(place + str(rank), timeout=_ANSWER_SECONDS).close()
+        except urllib.error.HTTPError:
+            missing.append(rank)
+        except OSError:
+            return []
+    return missing
+
+
+class Liveness:
+    """A thread that finds out when the job has lost ranks that could not say so.
+
+    Args:
+        rank: this process's rank.
+        timeout: seconds without news after which the job is given up; 0 for never.
+        guard: the `Guard` of this process, which wants to hear that it lives.
+        on_lost: function that is called, once, with the exception that says who is lost.
+
+    Attributes:
+        peers: dict from ranks to `Peer`s; empty as long as their servers are not known.
+        waiting_since: when the watch began to wait for the news that are due; `None` if it does
+            not wait.
+    """
+
+    def __init__(self, rank, timeout, guard, on_lost):
+        self.peers = {}
+        self.waiting_since = None
+        self._rank, self._timeout = rank, timeout
+        self._guard, self._on_lost = guard, on_lost
+        self._parent = os.getppid()
+        self._missed = set()
+        self._aborted = False
+        self._over = threading.Event()
+        self._restore = horovod_aborts(self._on_abort)
+        thread = threading.Thread(target=self._run, name='parallax-liveness')
+        thread.daemon = True
+        thread.start()
+
+    def stop(self):
+        """Looks no longer: the job has come to its end."""
+        self._over.set()
+        self._restore()
+
+    def _on_abort(self):
+        """Horovod's own thread comes here instead of ending the process, and stays."""
+        self._aborted = True
+        while True:
+            time.sleep(3600)
+
+    def _run(self):
+        problem = None
+        while not self._over.wait(_TICK_SECONDS):
+            self._guard.beat()
+            if problem is None:
+                problem = self._problem()
+                if problem is not None:
+                    self._on_lost(WorkerFailedError(problem))
+
+    def _problem(self):
+        if os.getppid() != self._parent:
+            return 'Rank %d on host %s has lost its launcher: horovodrun, or ssh, was killed.' % (
+                self._rank,
+                socket.gethostname(),
+            )
+        if self._aborted:
+            return self._after_abort()
+        since = self.waiting_since
+        waited = 0 if since is None else time.monotonic() - since
+        if waited < _SUSPICION_SECONDS:
+            self._missed = set()
+            return None
+        peers, answers = self.peers, ask_all(self.peers)
+        if self._timeout and waited > self._timeout:
+            return lost(peers, answers) or (
+                'Rank %d has had no news of the other ranks for %d s (step_timeout), although '
+                'their servers answer.' % (self._rank, waited)
+            )
+        gone = {rank for rank in answers if answers[rank] == GONE}
+        # Twice, for the news may have come while this thread was looking.
+        confirmed, self._missed = gone & self._missed, gone
+        if not confirmed or self.waiting_since != since:
+            return None
+        return lost(peers, {rank: GONE for rank in confirmed})
+
+    def _after_abort(self):
+        for _ in range(_ATTEMPTS):
+            found = lost(self.peers, ask_all(self.peers))
+            if found:
+                return found
+            self._guard.beat()
+            time.sleep(_TICK_SECONDS)
+        here = (self._rank, socket.gethostname())
+        missing = not_started(os.environ)
+        if missing:
+            return (
+                'Rank %d on host %s has waited in vain for rank %s to start; see what horovodrun '
+                'shows of it, or allow more with horovodrun --gloo-timeout-seconds.'
+                % (here + (', '.join(map(str, missing)),))
+            )
+        return (
+            'Rank %d on host %s has lost its connection to another rank; see what that has said '
+            'itself, and the exit status that horovodrun shows.' % here
+        )

@@ -1,0 +1,71 @@
+"""Whether a job can go on, judged from what its ranks report."""
+
+from keras_parallax.errors import ServerLostError, UnequalBatchesError, WorkerFailedError
+
+#: The states that a rank reports.
+RUNNING, FINISHED, FAILED = 'running', 'finished', 'failed'
+
+
+def verdict(states, step_timeout=0):
+    """Judges the reports of all ranks.
+
+    Args:
+        states: a list with a dict for each rank: `state`, `steps` (training steps begun),
+            `in_step` (seconds that its present step lasts, 0 between steps), `host`, `error` (a
+            sentence, of a failed rank), `lost` (a sentence about a dedicated server that the rank
+            has found to be gone).
+        step_timeout: seconds that a step may last; 0 for any time.
+
+    Returns:
+        `None` if the job can go on, otherwise an exception that says why it cannot.
+    """
+    for state in states:
+        if state.get('lost'):
+            return ServerLostError(state['lost'])
+    for rank, state in enumerate(states):
+        if state['state'] == FAILED:
+            return WorkerFailedError(
+                'Rank %d on host %s failed: %s' % (rank, state['host'], state['error'])
+            )
+    ended = [rank for rank, state in enumerate(states) if state['state'] == FINISHED]
+    if not ended:
+        return _overdue(states, step_timeout)
+    fewest = min(ended, key=lambda rank: states[rank]['steps'])
+    waiting = [
+        rank for rank, state in enumerate(states) if state['steps'] > states[fewest]['steps']
+    ]
+    if not waiting:
+        return _overdue(states, step_timeout)
+    return UnequalBatchesError(
+        'Rank %d ended after %d training batches while %s; give every rank the same number of '
+        'batches.'
+        % (
+            fewest,
+            states[fewest]['steps'],
+            ', '.join('rank %d began batch %d' % (rank, states[rank]['steps']) for rank in waiting),
+        )
+    )
+
+
+def _overdue(states, step_timeout):
+    """The exception for a step that has lasted too long, or `None`."""
+    first = max(range(len(states)), key=lambda rank: states[rank]['in_step'])
+    if not step_timeout or states[first]['in_step'] <= step_timeout:
+        return None
+    step = states[first]['steps']
+    behind = [
+        'rank %d on host %s' % (rank, state['host'])
+        for rank, state in enumerate(states)
+        if state['steps'] < step
+    ]
+    if behind:
+        return WorkerFailedError(
+            'Rank %d has waited %d s in training batch %d for %s, which did not begin it. If that '
+            'is no hang, allow more with ParallaxStrategy(step_timeout=...).'
+            % (first, states[first]['in_step'], step, ' and '.join(behind))
+        )
+    return WorkerFailedError(
+        'Training batch %d has lasted %d s on rank %d on host %s, and all ranks have begun it. If '
+        'that is no hang, allow more with ParallaxStrategy(step_timeout=...).'
+        % (step, states[first]['in_step'], first, states[first]['host'])
+    )
