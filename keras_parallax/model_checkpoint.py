@@ -1,0 +1,148 @@
+"""`ModelCheckpoint`: saves the whole job's state during training."""
+
+import os
+import shutil
+import warnings
+
+from keras_parallax import checkpoint
+from keras_parallax.compat import tf
+from keras_parallax.errors import CheckpointError, PlanError
+from keras_parallax.files import remove_leftovers, saved_under
+from keras_parallax.optimizer import step_of
+
+_RAISE, _WARN = 'raise', 'warn'
+
+
+class ModelCheckpoint(tf.keras.callbacks.ModelCheckpoint):
+    """Saves the job's whole state after epochs: what `strategy.resume` continues from.
+
+    That is every weight, the optimizer's slots, counters and rates, the number of epochs and
+    NumPy's global random state, with which Keras shuffles. The file is one that plain Keras loads.
+    It appears under its name when it is complete; until then the one before stays.
+
+    In one file, rank 0 saves on its own: the callback may be given to every rank or to rank 0
+    alone. Sharded, every rank saves what it owns: give the callback to every rank.
+
+    Args:
+        filepath: path of the file, or of the folder if `sharded`. It may have fields for `epoch`
+            and the names of metrics, as in Keras.
+        monitor: metric that `save_best_only` looks at. The metrics of rank 0 count;
+            `MetricAverageCallback` before this one averages them over the ranks.
+        verbose: 1 to print a line for each save.
+        save_best_only: whether to save only when the metric has improved.
+        save_weights_only: whether to leave the optimizer's state out.
+        mode: `'min'`, `'max'` or `'auto'`: what improvement means.
+        period: number of epochs between saves.
+        sharded: whether to save a folder to which every rank writes its own part, on storage that
+            every host sees. It takes as many times less time as there are ranks.
+        max_to_keep: number of checkpoints to keep, the newest ones; `None` keeps all.
+        on_save_error: `'raise'` ends training if a save fails, because the disk is full for
+            instance; `'warn'` gives a warning, and training goes on.
+
+    Raises:
+        ValueError: an argument is none of the above.
+        PlanError: when training begins, if the optimizer is one of `tf.train`, whose state Keras
+            cannot save.
+
+    Example:
+        ```python
+        >>> import keras_parallax as kp
+        >>> callback = kp.callbacks.ModelCheckpoint('model-{epoch:02d}.h5', max_to_keep=3)
+        ```
+    """
+
+    def __init__(
+        self,
+        filepath,
+        monitor='val_loss',
+        verbose=0,
+        save_best_only=False,
+        save_weights_only=False,
+        mode='auto',
+        period=1,
+        sharded=False,
+        max_to_keep=None,
+        on_save_error=_RAISE,
+    ):
+        super().__init__(
+            filepath, monitor, verbose, save_best_only, save_weights_only, mode, period
+        )
+        if on_save_error not in (_RAISE, _WARN):
+            raise ValueError(
+                "on_save_error must be 'raise' or 'warn', but %r was given." % (on_save_error,)
+            )
+        if max_to_keep is not None and max_to_keep < 1:
+            raise ValueError('max_to_keep must be 1 or more, but %r was given.' % (max_to_keep,))
+        self.sharded, self.max_to_keep, self.on_save_error = sharded, max_to_keep, on_save_error
+        self._epochs, self._saved = 0, []
+
+    def set_model(self, model):
+        """Takes the model; Keras's own callback then saves by way of this one."""
+        self._trained = model
+        self.model = _Saver(self)
+
+    def on_train_begin(self, logs=None):
+        """Checks that the state can be saved."""
+        step = step_of(self._trained)
+        if hasattr(self._trained.optimizer, 'optimizer') and not self.save_weights_only:
+            raise PlanError(
+                "Keras cannot save the state of TensorFlow's %s; use an optimizer of Keras, or "
+                'save_weights_only=True.' % type(self._trained.optimizer.optimizer).__name__
+            )
+        if step.rank == 0:
+            remove_leftovers(self.filepath)
+        else:
+            self.verbose = 0
+
+    def on_epoch_end(self, epoch, logs=None):
+        """Saves, if it is time to."""
+        step = step_of(self._trained)
+        if self.sharded:
+            # All ranks must come to the same decision.
+            logs = {name: float(value) for name, value in (logs or {}).items()}
+            logs = step.gather(logs)[0]
+        elif step.rank != 0:
+            return
+        self._epochs, best = epoch + 1, self.best
+        try:
+            super().on_epoch_end(epoch, logs)
+        except CheckpointError as error:
+            # The next epoch is to beat what is on the disk.
+            self.best = best
+            if self.on_save_error == _RAISE:
+                raise
+            if step.rank == 0:
+                told = 'No checkpoint after epoch %d: %s' % (epoch + 1, error)
+                warnings.warn(told, stacklevel=2)
+
+    def _save(self, path, include_optimizer):
+        save = checkpoint.save_parts if self.sharded else checkpoint.save
+        save(self._trained, path, self._epochs, include_optimizer)
+        self._saved.append(path)
+        if self.max_to_keep is not None and step_of(self._trained).rank == 0:
+            self._remove_old()
+
+    def _remove_old(self):
+        found = [
+            path
+            for path in saved_under(self.filepath)
+            if path in self._saved or checkpoint.is_checkpoint(path)
+        ]
+        for path in found[: -self.max_to_keep]:
+            if os.path.isdir(path):
+                shutil.rmtree(path)
+            else:
+                os.remove(path)
+
+
+class _Saver:
+    """What Keras's callback takes for the model that it saves."""
+
+    def __init__(self, callback):
+        self._callback = callback
+
+    def save(self, filepath, overwrite=True):
+        self._callback._save(filepath, include_optimizer=True)
+
+    def save_weights(self, filepath, overwrite=True):
+        self._callback._save(filepath, include_optimizer=False)

@@ -1,0 +1,68 @@
+"""The methods of Keras's models that save and load, routed to ours for models of a strategy."""
+
+import functools
+import os
+
+from keras_parallax import compat, restoring, saving
+from keras_parallax.errors import ParallaxError
+from keras_parallax.table import ShardedVariable
+
+
+def install():
+    """Has `save`, `save_weights` and `load_weights` of models of a strategy go through here.
+
+    Keras has no place to plug a file format in, so its methods are wrapped, once in a process
+    (Keras 2.2.4, TF 1.11; proven by `tests/parallel/test_saving.py`). Other models are saved by
+    Keras's own methods, as ever.
+    """
+    for package in compat.loaded_keras_packages():
+        network = package.network
+        if not hasattr(network.save, '_parallax'):
+            network.save = _routed(network.save, saving.save_model)
+            network.save_weights = _routed(network.save_weights, _save_weights)
+            network.load_weights = _routed(network.load_weights, _load_weights)
+
+
+def _routed(original, ours):
+    @functools.wraps(original)
+    def method(model, filepath, *args, **kwargs):
+        # An open file of the caller's is for Keras to fill.
+        if not isinstance(filepath, str) or not saving.is_ours(model):
+            return original(model, filepath, *args, **kwargs)
+        if ours is saving.save_model:
+            return saving.save_model(model, filepath, *args, **kwargs)
+        return ours(original, model, filepath, *args, **kwargs)
+
+    method._parallax = True
+    return method
+
+
+def _save_weights(original, model, filepath, overwrite=True, save_format=None):
+    if _is_tensorflows(model, filepath, save_format):
+        _refuse_sharded(model, filepath, 'saved')
+        return original(model, filepath, overwrite, save_format)
+    return saving.save_weights(model, filepath, overwrite)
+
+
+def _load_weights(original, model, filepath, by_name=False, **arguments):
+    if _is_tensorflows(model, filepath) and not os.path.isfile(filepath):
+        _refuse_sharded(model, filepath, 'loaded')
+        return original(model, filepath, by_name, **arguments)
+    return restoring.load_weights(model, filepath, by_name, **arguments)
+
+
+def _is_tensorflows(model, filepath, save_format=None):
+    """Whether `tf.keras` takes a path for a checkpoint of TensorFlow's, not an HDF5 file."""
+    if compat.package_of(model).name == 'keras':
+        return False
+    if save_format is not None:
+        return save_format.lower().strip() in ('tf', 'tensorflow')
+    return not filepath.endswith(('.h5', '.keras'))
+
+
+def _refuse_sharded(model, filepath, done):
+    if any(isinstance(weight, ShardedVariable) for weight in model.weights):
+        raise ParallaxError(
+            "Sharded tables cannot be %s in TensorFlow's own checkpoint format, which tf.keras "
+            'takes for %s; give the path the ending .h5.' % (done, filepath)
+        )
