@@ -1,0 +1,577 @@
+"""Models, optimizers and batches on which ours is compared with plain Keras.
+
+A case is built by the plain reference in one process and by every rank of a parallel job alike:
+both import this module, so a case is a function of the Keras package (`keras` or `tf.keras`) only.
+"""
+
+from typing import Any, Callable, Dict, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+ROWS, WIDTH, LENGTH = 23, 4, 5
+STEPS = 20
+
+
+class Case(NamedTuple):
+    """One comparison.
+
+    Attributes:
+        model: function `keras -> model`, not compiled.
+        optimizer: function `keras -> optimizer`.
+        batch: function `(random_state, size) -> (x, y)` or `(x, y, sample_weight)`.
+        loss: as `model.compile` takes it.
+        wrap: further arguments of `ParallaxOptimizer`; a compression by its name, because cases
+            are also built where Horovod is not installed.
+        strategy: arguments of `ParallaxStrategy`.
+        tolerance: greatest difference of a weight, relative to the largest entry it had at the
+            start or has at the end, and of a loss, relative to itself.
+        per_rank: number of samples of a rank's batch.
+    """
+
+    model: Callable[[Any], Any]
+    optimizer: Callable[[Any], Any] = lambda keras: keras.optimizers.Adagrad(lr=0.1)
+    batch: Callable[..., Any] = None
+    loss: Any = 'mse'
+    wrap: Dict[str, Any] = {}
+    strategy: Dict[str, Any] = {}
+    tolerance: float = 1e-5
+    per_rank: int = 6
+
+
+def skewed_ids(random, shape, rows=ROWS):
+    """Ids with many repeats, within a sample and between samples, small ones frequent."""
+    return (random.zipf(1.4, shape) - 1) % rows
+
+
+def ids_and_targets(random, size):
+    """Ids `[size, LENGTH]` and a number for each sample."""
+    return skewed_ids(random, (size, LENGTH)), random.uniform(-1, 1, (size, 1))
+
+
+def embed_and_sum(**arguments):
+    """A model of one embedding and one dense layer."""
+
+    def model(keras):
+        made = {
+            name: value(keras) if callable(value) else value for name, value in arguments.items()
+        }
+        return keras.models.Sequential(
+            [
+                keras.layers.Embedding(ROWS, WIDTH, input_length=LENGTH, name='table', **made),
+                keras.layers.Flatten(),
+                keras.layers.Dense(3, activation='tanh', name='hidden'),
+                keras.layers.Dense(1, name='out'),
+            ]
+        )
+
+    return model
+
+
+def shared(keras):
+    """Two towers on one embedding, fed by two inputs."""
+    table = keras.layers.Embedding(ROWS, WIDTH, name='table')
+    left, right = keras.layers.Input((LENGTH,)), keras.layers.Input((LENGTH,))
+    towers = [keras.layers.Flatten()(table(ids)) for ids in (left, right)]
+    out = keras.layers.Dense(1, name='out')(keras.layers.concatenate(towers))
+    return keras.models.Model([left, right], out)
+
+
+def shared_batch(random, size):
+    ids, targets = ids_and_targets(random, size)
+    return [ids, skewed_ids(random, (size, LENGTH))], targets
+
+
+def looked_up_twice(keras):
+    """One input, looked up twice: two lookups that the same placeholder feeds."""
+    table = keras.layers.Embedding(ROWS, WIDTH, name='table')
+    ids = keras.layers.Input((LENGTH,))
+    reverse = keras.layers.Lambda(lambda x: (ROWS - 1) - x, output_shape=(LENGTH,))
+    out = keras.layers.add([table(ids), table(reverse(ids))])
+    out = keras.layers.Dense(1, name='out')(keras.layers.Flatten()(out))
+    return keras.models.Model(ids, out)
+
+
+def masked(keras):
+    """A masked embedding under a recurrent layer."""
+    return keras.models.Sequential(
+        [
+            keras.layers.Embedding(ROWS, WIDTH, mask_zero=True, input_length=LENGTH, name='table'),
+            keras.layers.LSTM(3, name='recurrent'),
+            keras.layers.Dense(1, name='out'),
+        ]
+    )
+
+
+def masked_batch(random, size):
+    ids = 1 + skewed_ids(random, (size, LENGTH), ROWS - 1)
+    ids[:, 3:] = 0
+    return ids, random.uniform(-1, 1, (size, 1))
+
+
+def layer_class(keras, call, weights, output_shape):
+    """A custom layer class with weights `{name: shape}` and a `call(layer, inputs)`."""
+
+    class Custom(keras.layers.Layer):
+        def build(self, input_shape):
+            for name, shape in weights.items():
+                setattr(
+                    self,
+                    name,
+                    self.add_weight(
+                        name=name, shape=shape, initializer='glorot_uniform', trainable=True
+                    ),
+                )
+            super().build(input_shape)
+
+        def call(self, inputs):
+            return call(self, inputs)
+
+        def compute_output_shape(self, input_shape):
+            return output_shape(input_shape)
+
+    return Custom
+
+
+def tied(keras):
+    """An embedding whose table is also the matrix of the output."""
+    layer = layer_class(
+        keras,
+        lambda self, ids: tf.matmul(
+            tf.reduce_mean(tf.gather(self.kernel, tf.cast(ids, tf.int32)), 1),
+            tf.convert_to_tensor(self.kernel),
+            transpose_b=True,
+        ),
+        {'kernel': (ROWS, WIDTH)},
+        lambda shape: (shape[0], ROWS),
+    )
+    ids = keras.layers.Input((LENGTH,))
+    out = keras.layers.Dense(1, name='out')(layer(name='tied')(ids))
+    return keras.models.Model(ids, out)
+
+
+def gathered(keras):
+    """A custom layer that looks rows up with `tf.gather`."""
+    layer = layer_class(
+        keras,
+        lambda self, ids: tf.gather(self.rows, tf.cast(ids, tf.int64)),
+        {'rows': (ROWS, WIDTH)},
+        lambda shape: (shape[0], LENGTH, WIDTH),
+    )
+    ids = keras.layers.Input((LENGTH,))
+    out = keras.layers.Flatten()(layer(name='custom')(ids))
+    return keras.models.Model(ids, keras.layers.Dense(1, name='out')(out))
+
+
+def candidates(function):
+    """A word model whose output is a candidate-sampling loss of TensorFlow.
+
+    The candidates are fixed: each rank would draw its own, and so compute another loss than one
+    process that draws once for the joined batch.
+    """
+
+    def model(keras):
+        def call(self, inputs):
+            hidden, labels = inputs
+            labels = tf.cast(labels, tf.int64)
+            fixed = tf.constant([0, 3, 7, 3 * ROWS // 4], tf.int64)
+            return tf.reshape(
+                function(
+                    weights=self.kernel,
+                    biases=self.bias,
+                    labels=labels,
+                    inputs=hidden,
+                    num_sampled=4,
+                    num_classes=ROWS,
+                    sampled_values=(fixed, tf.ones_like(labels, tf.float32), tf.ones([4])),
+                    remove_accidental_hits=False,
+                ),
+                [-1, 1],
+            )
+
+        layer = layer_class(
+            keras,
+            call,
+            {'kernel': (ROWS, 3), 'bias': (ROWS, 1)},
+            lambda shapes: (shapes[0][0], 1),
+        )
+
+        # TensorFlow takes a vector of biases; glorot_uniform wants a matrix.
+        class WithVector(layer):
+            def build(self, input_shape):
+                self.kernel = self.add_weight(
+                    name='kernel', shape=(ROWS, 3), initializer='glorot_uniform', trainable=True
+                )
+                self.bias = self.add_weight(
+                    name='bias', shape=(ROWS,), initializer='zeros', trainable=True
+                )
+                self.built = True
+
+        ids, labels = keras.layers.Input((LENGTH,)), keras.layers.Input((1,))
+        hidden = keras.layers.Embedding(ROWS, WIDTH, name='table')(ids)
+        hidden = keras.layers.Dense(3, name='hidden')(keras.layers.Flatten()(hidden))
+        return keras.models.Model([ids, labels], WithVector(name='softmax')([hidden, labels]))
+
+    return model
+
+
+def candidates_batch(random, size):
+    ids, targets = ids_and_targets(random, size)
+    return [ids, skewed_ids(random, (size, 1))], targets
+
+
+def pass_through(targets, output):
+    """A loss that is the model's own output."""
+    del targets
+    return output
+
+
+def two_outputs(keras):
+    """Two inputs, two tables, a nested model, two outputs."""
+    inner_in = keras.layers.Input((LENGTH,))
+    inner = keras.models.Model(
+        inner_in,
+        keras.layers.Flatten()(keras.layers.Embedding(ROWS, WIDTH, name='inner_table')(inner_in)),
+        name='inner',
+    )
+    words, items = keras.layers.Input((LENGTH,)), keras.layers.Input((2,))
+    item_rows = keras.layers.Embedding(7, 2, name='items')(items)
+    both = keras.layers.concatenate([inner(words), keras.layers.Flatten()(item_rows)])
+    outs = [keras.layers.Dense(1, name=name)(both) for name in ('first', 'second')]
+    return keras.models.Model([words, items], outs)
+
+
+def two_outputs_batch(random, size):
+    words, first = ids_and_targets(random, size)
+    return (
+        [words, skewed_ids(random, (size, 2), 7)],
+        [first, random.uniform(-1, 1, (size, 1))],
+        [np.tile([1.0, 0.5], size // 2), np.tile([0.25, 2.0], size // 2)],
+    )
+
+
+def only_sparse(keras):
+    """A model with no dense variable."""
+    return keras.models.Sequential(
+        [
+            keras.layers.Embedding(ROWS, 1, input_length=LENGTH, name='table'),
+            keras.layers.Flatten(),
+            keras.layers.Lambda(lambda x: tf.reduce_sum(x, 1, keepdims=True), output_shape=(1,)),
+        ]
+    )
+
+
+def only_dense(keras):
+    """A model with no sparse variable."""
+    return keras.models.Sequential(
+        [keras.layers.Dense(3, input_shape=(LENGTH,), name='hidden'), keras.layers.Dense(1)]
+    )
+
+
+def dense_batch(random, size):
+    return random.uniform(-1, 1, (size, LENGTH)), random.uniform(-1, 1, (size, 1))
+
+
+def few_rows(keras):
+    """A table of fewer rows than there may be servers, besides a larger one."""
+    words, flags = keras.layers.Input((LENGTH,)), keras.layers.Input((1,))
+    both = keras.layers.concatenate(
+        [
+            keras.layers.Flatten()(keras.layers.Embedding(ROWS, WIDTH, name='table')(words)),
+            keras.layers.Flatten()(keras.layers.Embedding(2, 3, name='flags')(flags)),
+        ]
+    )
+    return keras.models.Model([words, flags], keras.layers.Dense(1, name='out')(both))
+
+
+def few_rows_batch(random, size):
+    ids, targets = ids_and_targets(random, size)
+    return [ids, random.randint(0, 2, (size, 1))], targets
+
+
+def one_row_only(random, size):
+    """Every id is the same: a row repeated many times, and shards that no worker touches."""
+    return np.full((size, LENGTH), 4), random.uniform(-1, 1, (size, 1))
+
+
+def even_rows_only(random, size):
+    """No id is in an odd shard."""
+    ids, targets = ids_and_targets(random, size)
+    return ids // 2 * 2, targets
+
+
+def custom_optimizer(keras):
+    """A user's own optimizer: sign of a running mean of gradients."""
+    backend = keras.backend
+
+    class RunningSign(keras.optimizers.Optimizer):
+        def __init__(self, lr=0.01, **kwargs):
+            super().__init__(**kwargs)
+            self.lr = backend.variable(lr, name='lr')
+
+        def get_updates(self, loss, params):
+            grads = self.get_gradients(loss, params)
+            self.updates, self.weights = [], []
+            for param, grad in zip(params, grads):
+                mean = backend.zeros(backend.int_shape(param))
+                self.weights.append(mean)
+                new_mean = 0.9 * mean + grad
+                self.updates.append(backend.update(mean, new_mean))
+                step = self.lr * new_mean / (backend.abs(new_mean) + 0.1)
+                self.updates.append(backend.update(param, param - step))
+            return self.updates
+
+        def get_config(self):
+            return {'lr': float(backend.get_value(self.lr))}
+
+    return RunningSign()
+
+
+def optimizer_case(optimizer, **fields):
+    """A case that is about its optimizer."""
+    return Case(embed_and_sum(), optimizer, ids_and_targets, **fields)
+
+
+def regularizer_over_whole(keras):
+    """A user's regularizer that no shard can compute by itself."""
+    return lambda table: 0.1 * tf.sqrt(1.0 + tf.reduce_sum(tf.square(table)))
+
+
+CASES = {
+    'sgd': optimizer_case(lambda keras: keras.optimizers.SGD(lr=0.1)),
+    'sgd_decay': optimizer_case(lambda keras: keras.optimizers.SGD(lr=0.1, decay=0.1)),
+    'momentum': optimizer_case(lambda keras: keras.optimizers.SGD(lr=0.1, momentum=0.9)),
+    'nesterov': optimizer_case(
+        lambda keras: keras.optimizers.SGD(lr=0.1, momentum=0.9, nesterov=True, decay=0.01)
+    ),
+    'rmsprop': optimizer_case(lambda keras: keras.optimizers.RMSprop(lr=0.01)),
+    'adagrad': optimizer_case(lambda keras: keras.optimizers.Adagrad(lr=0.1)),
+    'adagrad_decay': optimizer_case(lambda keras: keras.optimizers.Adagrad(lr=0.1, decay=0.1)),
+    'adadelta': optimizer_case(lambda keras: keras.optimizers.Adadelta()),
+    'adam': optimizer_case(lambda keras: keras.optimizers.Adam(lr=0.01, decay=0.01)),
+    'amsgrad': optimizer_case(lambda keras: keras.optimizers.Adam(lr=0.01, amsgrad=True)),
+    'adamax': optimizer_case(lambda keras: keras.optimizers.Adamax()),
+    'nadam': optimizer_case(lambda keras: keras.optimizers.Nadam()),
+    'custom': optimizer_case(custom_optimizer),
+    'tf_sgd': optimizer_case(lambda keras: tf.train.GradientDescentOptimizer(0.1)),
+    'tf_momentum': optimizer_case(lambda keras: tf.train.MomentumOptimizer(0.1, 0.9)),
+    'tf_adagrad': optimizer_case(lambda keras: tf.train.AdagradOptimizer(0.1)),
+    'tf_adam': optimizer_case(lambda keras: tf.train.AdamOptimizer(0.01)),
+    'tf_rmsprop': optimizer_case(lambda keras: tf.train.RMSPropOptimizer(0.01)),
+    'clipnorm': optimizer_case(lambda keras: keras.optimizers.SGD(lr=0.1, clipnorm=0.2)),
+    'clipnorm_adam': optimizer_case(lambda keras: keras.optimizers.Adam(lr=0.01, clipnorm=0.2)),
+    'clipvalue': optimizer_case(lambda keras: keras.optimizers.SGD(lr=0.1, clipvalue=0.02)),
+    'regularized': Case(
+        embed_and_sum(embeddings_regularizer=lambda keras: keras.regularizers.l2(0.01)),
+        lambda keras: keras.optimizers.SGD(lr=0.1),
+        ids_and_targets,
+    ),
+    'regularized_adam': Case(
+        embed_and_sum(embeddings_regularizer=lambda keras: keras.regularizers.l1_l2(0.01, 0.01)),
+        lambda keras: keras.optimizers.Adam(lr=0.01),
+        ids_and_targets,
+    ),
+    'regularized_whole': Case(
+        embed_and_sum(embeddings_regularizer=regularizer_over_whole), batch=ids_and_targets
+    ),
+    'non_negative': Case(
+        embed_and_sum(embeddings_constraint=lambda keras: keras.constraints.NonNeg()),
+        batch=ids_and_targets,
+    ),
+    'row_norm': Case(
+        embed_and_sum(embeddings_constraint=lambda keras: keras.constraints.MaxNorm(0.05, axis=1)),
+        lambda keras: keras.optimizers.Adam(lr=0.01),
+        ids_and_targets,
+    ),
+    'column_norm': Case(
+        embed_and_sum(embeddings_constraint=lambda keras: keras.constraints.MaxNorm(0.05, axis=0)),
+        lambda keras: keras.optimizers.SGD(lr=0.1),
+        ids_and_targets,
+    ),
+    'given_weights': Case(
+        embed_and_sum(weights=lambda keras: [np.full((ROWS, WIDTH), 0.5)]), batch=ids_and_targets
+    ),
+    'shared': Case(shared, batch=shared_batch),
+    'shared_adam': Case(shared, lambda keras: keras.optimizers.Adam(lr=0.01), shared_batch),
+    'looked_up_twice': Case(looked_up_twice, batch=ids_and_targets),
+    'masked': Case(masked, batch=masked_batch),
+    'masked_adam': Case(masked, lambda keras: keras.optimizers.Adam(lr=0.01), masked_batch),
+    'tied': Case(tied, batch=ids_and_targets),
+    'frozen': Case(embed_and_sum(trainable=False), batch=ids_and_targets),
+    'gathered': Case(gathered, batch=ids_and_targets),
+    'sampled_softmax': Case(
+        candidates(tf.nn.sampled_softmax_loss),
+        lambda keras: keras.optimizers.SGD(lr=0.1),
+        candidates_batch,
+        loss=pass_through,
+    ),
+    # Adagrad's first step is the sign of a gradient, however small: the rounding of a sum in which
+    # a row's parts as label and as candidate nearly cancel is blown up (plain Keras differs from
+    # itself by 4e-6 when the samples of a batch are turned around; with SGD nothing is blown up).
+    'sampled_softmax_adagrad': Case(
+        candidates(tf.nn.sampled_softmax_loss),
+        batch=candidates_batch,
+        loss=pass_through,
+        tolerance=1e-4,
+    ),
+    'nce': Case(
+        candidates(tf.nn.nce_loss),
+        lambda keras: keras.optimizers.SGD(lr=0.1),
+        candidates_batch,
+        loss=pass_through,
+    ),
+    'two_outputs': Case(two_outputs, batch=two_outputs_batch),
+    'only_sparse': Case(only_sparse, batch=ids_and_targets),
+    'only_dense': Case(only_dense, batch=dense_batch),
+    'few_rows': Case(few_rows, lambda keras: keras.optimizers.Adam(lr=0.01), few_rows_batch),
+    'one_row': Case(embed_and_sum(), batch=one_row_only, per_rank=200),
+    'even_rows': Case(embed_and_sum(), batch=even_rows_only),
+    'batch_of_one': Case(embed_and_sum(), batch=ids_and_targets, per_rank=1),
+    'made_dense': Case(
+        embed_and_sum(),
+        batch=ids_and_targets,
+        strategy={'overrides': {'table/embeddings': 'dense'}},
+    ),
+}
+
+
+def wide(length, regularized):
+    """A table that is too large to be dense untouched, looked up in `length` places a sample."""
+
+    def model(keras):
+        return keras.models.Sequential(
+            [
+                keras.layers.Embedding(
+                    1500,
+                    64,
+                    input_length=length,
+                    name='table',
+                    embeddings_regularizer=keras.regularizers.l2(1e-3) if regularized else None,
+                ),
+                keras.layers.GlobalAveragePooling1D(),
+                keras.layers.Dense(1, name='out'),
+            ]
+        )
+
+    return model
+
+
+def uniform_ids(length):
+    """Batches of ids all over the table of `wide`."""
+
+    def batch(random, size):
+        return random.randint(0, 1500, (size, length)), random.uniform(-1, 1, (size, 1))
+
+    return batch
+
+
+def _engine_cases():
+    """Every architecture, with few shards and with more than the table has rows."""
+    strategies = {
+        '%s_%s' % (architecture, partitions): {
+            'architecture': architecture,
+            'partitions': partitions,
+        }
+        for architecture in ('hybrid', 'ps')
+        for partitions in (1, 3, ROWS + 1)
+    }
+    strategies['allreduce'] = {'architecture': 'allreduce'}
+    strategies['allreduce_dense'] = {
+        'architecture': 'allreduce',
+        'density': {'table/embeddings': 1.0},
+    }
+    found = {
+        '%s_%s' % (name, optimizer): CASES[optimizer]._replace(strategy=strategy)
+        for name, strategy in strategies.items()
+        for optimizer in ('momentum', 'adagrad', 'adam')
+    }
+    ps = {'architecture': 'ps', 'partitions': 3}
+    for name in (
+        'tied',
+        'masked_adam',
+        'two_outputs',
+        'clipnorm_adam',
+        'regularized_adam',
+        'custom',
+    ):
+        found['ps_' + name] = CASES[name]._replace(strategy=ps)
+    for name in (
+        'momentum',
+        'adam',
+        'nadam',
+        'regularized_adam',
+        'shared',
+        'two_outputs',
+        'few_rows',
+    ):
+        # 20 steps: two changes of the number of shards, after every tenth.
+        found['search_' + name] = CASES[name]._replace(strategy={'partitions': 'search'})
+    found['search_ps'] = CASES['adam']._replace(
+        strategy={'partitions': 'search', 'architecture': 'ps'}
+    )
+    optimizers = {name: CASES[name].optimizer for name in ('momentum', 'adam')}
+    # Of so many entries some are nearly 0 after summing, and Keras's epsilon of 1e-7 blows their
+    # rounding up. A larger one does not, and all else stays Adagrad.
+    optimizers['adagrad'] = lambda keras: keras.optimizers.Adagrad(lr=0.1, epsilon=0.01)
+    for length in (5, 400):
+        # The density is measured in the first ten steps; at 400 places the table becomes dense.
+        for name, optimizer in optimizers.items():
+            found['auto_%d_%s' % (length, name)] = Case(
+                # Adagrad moves rows by themselves if there is no regularizer.
+                wide(length, regularized=name != 'adagrad'),
+                optimizer,
+                uniform_ids(length),
+                strategy={'architecture': 'auto'},
+            )
+    # Values lose digits in half precision; sums are still made in single precision.
+    for strategy in ({}, {'architecture': 'ps'}, {'architecture': 'allreduce'}):
+        found['fp16_%s' % strategy.get('architecture', 'hybrid')] = CASES['sgd']._replace(
+            strategy=strategy, wrap={'compression': 'fp16'}, tolerance=2e-3
+        )
+    for name in ('clipnorm', 'regularized_whole', 'shared_adam', 'tf_adam', 'few_rows'):
+        found['many_' + name] = CASES[name]._replace(strategy={'partitions': 5})
+    # Only one rank owns a shard, and has a use of its own for the sum of all squared norms.
+    found['one_clipnorm'] = CASES['clipnorm']._replace(strategy={'partitions': 1})
+    return found
+
+
+#: Cases about the engine rather than about the model, for jobs of several ranks.
+ENGINE_CASES = _engine_cases()
+
+
+def find(name):
+    """The case called `name`."""
+    return CASES[name] if name in CASES else ENGINE_CASES[name]
+
+
+def keras_module(package):
+    """The module called `'keras'` or `'tf.keras'`."""
+    if package == 'tf.keras':
+        return tf.keras
+    import keras
+
+    return keras
+
+
+def joined_batches(case, ranks, steps=STEPS):
+    """The batches of one process: for each step the joined batch of all ranks, as lists."""
+    random = np.random.RandomState(7)
+    for _ in range(steps):
+        yield case.batch(random, case.per_rank * ranks)
+
+
+def share(batch, rank, ranks):
+    """The part of a joined batch that is a rank's own."""
+    if isinstance(batch, (list, tuple)):
+        return type(batch)(share(part, rank, ranks) for part in batch)
+    size = len(batch) // ranks
+    return batch[rank * size : (rank + 1) * size]
+
+
+def start_weights(model):
+    """Start values for a model's weights: a function of their shapes only."""
+    random = np.random.RandomState(11)
+    return [
+        random.uniform(-0.1, 0.1, shape).astype(np.float32)
+        for shape in [weight.shape for weight in model.get_weights()]
+    ]

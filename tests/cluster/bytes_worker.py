@@ -1,0 +1,60 @@
+"""Run by `horovodrun` on an emulated cluster: counts the bytes of training steps.
+
+Usage: bytes_worker.py ROWS WIDTH IDS STEPS [LOCAL_AGGREGATION]. The batches of a host's workers
+name IDS rows together, half of them in every worker's batch and each of the others in one. For each
+host `BYTES` is printed, and the mean number of bytes that it sent in a step; then `PREDICTED`, and
+the number that the plan predicts from how many rows a worker's batch names.
+"""
+
+import sys
+
+import horovod.tensorflow as hvd
+import keras
+import numpy as np
+
+import keras_parallax as kp
+
+COUNTER = '/sys/class/net/eth0/statistics/tx_bytes'
+
+
+def sent():
+    """Bytes that the host's interface has sent so far."""
+    with open(COUNTER) as file:
+        return int(file.read())
+
+
+def main(rows, width, ids, steps, local_aggregation=1):
+    with kp.ParallaxStrategy(local_aggregation=bool(local_aggregation)) as strategy:
+        workers = hvd.local_size()
+        places = np.arange(ids)
+        mine = (places % 2 == 0) | (places // 2 % workers == strategy.local_rank)
+        model = keras.models.Sequential(
+            [
+                keras.layers.Embedding(rows, width, input_length=mine.sum()),
+                keras.layers.GlobalAveragePooling1D(),
+                keras.layers.Dense(1),
+            ]
+        )
+        model.compile(kp.ParallaxOptimizer(keras.optimizers.Adagrad(lr=0.1)), 'mse')
+    random = np.random.RandomState(strategy.rank // workers)
+    targets = np.ones((1, 1))
+
+    def train(count):
+        for _ in range(count):
+            # Without repeats, so that every id is a row to pull.
+            of_host = random.choice(rows, (1, ids), replace=False)
+            model.train_on_batch(of_host[:, mine], targets)
+
+    train(5)
+    # Taken after steps of both workers alike, as a step ends for both at its barrier.
+    before = sent()
+    train(steps)
+    if strategy.local_rank == 0:
+        print('BYTES %.0f;' % ((sent() - before) / steps), flush=True)
+        plan = strategy.plan(model)
+        known = [variable._replace(alpha=mine.sum() / rows) for variable in plan.variables]
+        predicted = plan._replace(variables=tuple(known)).predict().totals['plan'].sent
+        print('PREDICTED %.0f;' % predicted, flush=True)
+
+
+main(*map(int, sys.argv[1:]))

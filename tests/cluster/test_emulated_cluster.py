@@ -1,0 +1,246 @@
+"""The hosts that the cluster tests and the benchmarks run on. Needs root."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import cases
+import emulated_cluster
+import namespaces
+import numpy as np
+import psutil
+import pytest
+import reference
+from emulated_cluster import ClusterError, EmulatedCluster
+
+TESTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir)
+WHO = 'import socket, horovod.tensorflow as hvd; hvd.init(); ' + (
+    'print("RANK %d %d %d %s;" % (hvd.rank(), hvd.local_size(), hvd.size(), socket.gethostname()))'
+)
+#: Makes a cluster with a process on a host, says its name, and stays.
+KEEPER = """
+import sys, time
+from emulated_cluster import EmulatedCluster
+with EmulatedCluster(2) as cluster:
+    cluster.spawn(1, ['sleep', '1000'])
+    while not cluster.processes(1):
+        time.sleep(0.05)
+    print(cluster.name, cluster.processes(1)[0], flush=True)
+    time.sleep(1000)
+"""
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason='network namespaces need root')
+
+
+@pytest.fixture(scope='module')
+def cluster():
+    with EmulatedCluster(2) as made:
+        yield made
+
+
+def belonging(name):
+    """The network namespaces that belong to a cluster."""
+    return [namespace for namespace in namespaces.names() if namespace.startswith(name + '-')]
+
+
+def is_gone(name):
+    """Whether nothing is left of a cluster: no namespace, hence no bridge and no link, no file."""
+    return not belonging(name) and not os.path.exists(namespaces.folder(name))
+
+
+def is_alive(pid):
+    """Whether a process runs; one that ended may stay listed until its parent asks for it."""
+    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+
+
+def qdiscs(cluster, namespace, link):
+    """The queueing disciplines of a link, with their counters."""
+    shown = subprocess.check_output(
+        ['ip', 'netns', 'exec', namespace, 'tc', '-s', '-j', 'qdisc', 'show', 'dev', link]
+    )
+    return json.loads(shown.decode())
+
+
+def test_ranks_on_two_hosts_count_one_local_rank_each(cluster):
+    outcome = cluster.run([sys.executable, '-c', WHO])
+    assert outcome.code == 0, outcome.output
+    assert 'RANK 0 1 2 h0;' in outcome.output and 'RANK 1 1 2 h1;' in outcome.output
+
+
+def test_hosts_reach_each_other_and_nothing_else(cluster):
+    outcome = cluster.exec(1, ['ssh', cluster.address(0), 'hostname; ip -o route'])
+    assert outcome.code == 0, outcome.output
+    name, *routes = outcome.output.splitlines()
+    assert name == 'h0'
+    assert len(routes) == 1 and 'dev eth0' in routes[0]
+
+
+def test_what_is_mounted_on_a_host_is_seen_there_only(cluster):
+    mount = ['mount', '-t', 'tmpfs', '-o', 'size=1m', 'small', '/mnt']
+    assert cluster.exec(1, mount).code == 0
+    sizes = [cluster.exec(host, ['df', '--output=source', '/mnt']).output for host in (0, 1)]
+    over_ssh = cluster.exec(0, ['ssh', cluster.address(1), 'df --output=source /mnt']).output
+    assert 'small' not in sizes[0] and 'small' in sizes[1] and 'small' in over_ssh
+    assert not any(part.mountpoint == '/mnt' for part in psutil.disk_partitions(all=True))
+
+
+def test_a_host_that_is_unplugged_is_out_of_reach_until_it_is_plugged_in(cluster):
+    ssh = ['ssh', '-o', 'ConnectTimeout=2', cluster.address(1), 'true']
+    assert cluster.exec(0, ssh).code == 0
+    cluster.set_link(1, up=False)
+    assert cluster.exec(0, ssh).code == 255
+    cluster.set_link(1, up=True)
+    assert cluster.exec(0, ssh[:1] + ['-o', 'ConnectTimeout=60'] + ssh[3:]).code == 0
+
+
+def test_counters_count_what_a_host_sends_to_another(cluster):
+    size = 3000000
+    before = cluster.counters()
+    command = 'head -c %d /dev/zero | ssh %s cat >/dev/null' % (size, cluster.address(1))
+    assert cluster.exec(0, ['sh', '-c', command]).code == 0
+    sent = cluster.counters()[0].sent - before[0].sent
+    received = cluster.counters()[1].received - before[1].received
+    # `cat` sends nothing back, and a session of ssh takes a few thousand bytes of its own.
+    assert size <= sent <= 1.1 * size + 20000
+    assert size <= received <= 1.1 * size + 20000
+
+
+def test_shaping_holds_packets_back_at_both_ends_of_a_link(cluster):
+    cluster.shape(80)
+    try:
+        command = 'head -c 4000000 /dev/zero | ssh %s cat >/dev/null' % cluster.address(1)
+        assert cluster.exec(0, ['sh', '-c', command]).code == 0
+        ends = [(cluster.namespace(host), 'eth0') for host in (0, 1)]
+        ends += [(cluster.name + '-switch', 'h%d' % host) for host in (0, 1)]
+        for namespace, link in ends:
+            (found,) = qdiscs(cluster, namespace, link)
+            assert found['kind'] == 'tbf'
+            assert found['options']['rate'] == 80e6 / 8  # bytes per second
+        (sender,) = qdiscs(cluster, *ends[0])
+        assert sender['bytes'] > 4000000 and sender['overlimits'] > 100
+    finally:
+        cluster.shape(None)
+    assert qdiscs(cluster, *ends[0])[0]['kind'] == 'noqueue'
+
+
+def test_latency_is_set_or_refused_by_name_when_the_kernel_has_none(cluster):
+    try:
+        cluster.shape(80, latency_ms=3)
+    except ClusterError as error:
+        assert 'sch_netem' in str(error)
+    else:
+        delay, rate = qdiscs(cluster, cluster.namespace(0), 'eth0')
+        assert delay['options']['delay']['delay'] == pytest.approx(0.003)
+        assert rate['options']['rate'] == 80e6 / 8
+    finally:
+        cluster.shape(None)
+
+
+@pytest.mark.parametrize(
+    'bandwidth, delay, kinds', [(None, 0, []), (80, 0, ['tbf']), (80, 3, ['netem', 'tbf'])]
+)
+def test_queueing_nests_the_rate_in_the_delay(bandwidth, delay, kinds):
+    words = emulated_cluster.queueing(bandwidth, delay)
+    assert [line[3 if line[0] == 'root' else 4] for line in words] == kinds
+    assert [line[0] for line in words] == ['root', 'parent'][: len(words)]
+
+
+def test_training_on_two_hosts_of_two_workers_equals_plain_keras(cluster, tmp_path):
+    name = 'shared_adam'
+    before = cluster.counters()
+    worker = os.path.join(TESTS, 'parallel', 'equality_worker.py')
+    outcome = cluster.run(
+        [sys.executable, worker, 'keras', tmp_path, name],
+        slots_per_host=2,
+        environ={'TF_CPP_MIN_LOG_LEVEL': '2'},
+    )
+    assert outcome.code == 0, outcome.output[-5000:]
+    case, found = cases.CASES[name], np.load(str(tmp_path / (name + '.npz')))
+    start, _, weights = reference.run(case, cases.keras_module('keras'), 4)
+    for number, (begin, expected) in enumerate(zip(start, weights)):
+        scale = max(np.abs(begin).max(), np.abs(expected).max())
+        np.testing.assert_allclose(
+            found['arr_%d' % number], expected, rtol=0, atol=case.tolerance * scale
+        )
+    assert not np.array_equal(start[0], weights[0])
+    # Twenty steps have to cross the wire, and what one host sends the other receives.
+    for host, other in (0, 1), (1, 0):
+        sent = cluster.counters()[host].sent - before[host].sent
+        received = cluster.counters()[other].received - before[other].received
+        assert sent > 50000
+        assert received == pytest.approx(sent, rel=0.01)
+
+
+def test_run_leaves_no_process_on_any_host(cluster):
+    script = 'setsid sleep 1000 </dev/null >/dev/null 2>&1 & echo left $!;'
+    outcome = cluster.run(['sh', '-c', script])
+    assert outcome.code == 0 and outcome.output.count('left') == 2
+    assert cluster.processes(0) == cluster.processes(1) == []
+
+
+def test_a_job_that_hangs_is_ended_on_every_host(cluster):
+    outcome = cluster.run([sys.executable, '-c', 'import time; time.sleep(1000)'], limit=8)
+    assert outcome.code is None
+    assert cluster.processes(0) == cluster.processes(1) == []
+
+
+def test_an_exception_leaves_nothing_behind():
+    with pytest.raises(ZeroDivisionError):
+        with EmulatedCluster(2) as cluster:
+            cluster.spawn(0, ['sleep', '1000'])
+            assert len(belonging(cluster.name)) == 3
+            pids = [daemon.pid for daemon in cluster._daemons]
+            assert all(map(is_alive, pids))
+            1 / 0  # noqa: B018
+    assert is_gone(cluster.name)
+    assert not any(map(is_alive, pids))
+
+
+def test_a_cluster_that_is_not_finished_leaves_nothing_behind(monkeypatch):
+    def interrupted(self):
+        assert len(belonging(self.name)) == 3
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(EmulatedCluster, '_start_sshds', interrupted)
+    cluster = EmulatedCluster(2)
+    with pytest.raises(KeyboardInterrupt):
+        cluster.__enter__()
+    assert is_gone(cluster.name)
+
+
+@pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_a_signal_leaves_nothing_behind_or_the_next_cluster_removes_it(number):
+    keeper = subprocess.Popen(
+        [sys.executable, '-c', KEEPER],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=dict(os.environ, PYTHONPATH=os.path.dirname(emulated_cluster.__file__)),
+        universal_newlines=True,
+    )
+    name, pid = keeper.stdout.readline().split()
+    assert len(belonging(name)) == 3 and is_alive(int(pid))
+    keeper.send_signal(number)
+    keeper.communicate(timeout=60)
+    if number == signal.SIGKILL:
+        assert not is_gone(name)
+        with EmulatedCluster(1):
+            pass
+    assert is_gone(name)
+    assert not is_alive(int(pid))
+    # Ctrl-C ends Python by an exception; the other signals end it as themselves.
+    assert keeper.returncode == (1 if number == signal.SIGINT else -number)
+
+
+def test_two_clusters_live_side_by_side_but_not_on_the_same_addresses(cluster):
+    with EmulatedCluster(1) as other:
+        assert other.name != cluster.name
+        assert other.address(0) != cluster.address(0)
+    assert len(belonging(cluster.name)) == 3
+    with EmulatedCluster(1, '10.78.5.0/29') as chosen:
+        assert chosen.address(0) == '10.78.5.1'
+        with pytest.raises(ClusterError, match='another address_range'):
+            EmulatedCluster(1, '10.78.5.0/29').__enter__()
+    with pytest.raises(ClusterError, match='has no 7 addresses'):
+        EmulatedCluster(7, '10.78.5.0/29').__enter__()

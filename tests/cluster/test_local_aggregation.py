@@ -1,0 +1,123 @@
+"""Workers that share a host: the same numbers, and each row is sent once. Needs root."""
+
+import os
+import re
+import sys
+import time
+
+import cases
+import numpy as np
+import pytest
+import reference
+from emulated_cluster import EmulatedCluster
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+#: For each Keras package, the cases on which two hosts with two workers each are compared.
+EQUAL = {
+    'keras': [
+        'adagrad',
+        'adam',
+        'shared',
+        'looked_up_twice',
+        'even_rows',
+        'clipnorm',
+        'regularized_adam',
+        'many_shared_adam',
+        'ps_two_outputs',
+    ],
+    'tf.keras': ['adam', 'two_outputs', 'search_ps'],
+}
+#: What is there after this long is left over.
+SETTLE_SECONDS = 60
+ROWS, WIDTH, IDS, STEPS = 20000, 128, 8192, 10
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason='network namespaces need root')
+
+
+@pytest.fixture(scope='module')
+def cluster():
+    with EmulatedCluster(2) as made:
+        yield made
+
+
+def run(cluster, workers, script, *arguments, **environ):
+    """Runs a script with some workers on each of two hosts, and looks for what is left over."""
+    command = [sys.executable, os.path.join(HERE, script)] + list(arguments)
+    environ['TF_CPP_MIN_LOG_LEVEL'] = '2'
+    outcome = cluster.start(command, slots_per_host=workers, environ=environ).wait(300)
+    deadline = time.monotonic() + SETTLE_SECONDS
+    while any(map(cluster.processes, range(cluster.hosts))) and time.monotonic() < deadline:
+        time.sleep(0.1)  # sshd's processes for the launcher's connections outlive it a little.
+    left_over = list(map(cluster.processes, range(cluster.hosts)))
+    cluster.end_processes()
+    assert left_over == [[], []], outcome.output
+    return outcome
+
+
+@pytest.mark.parametrize('package', sorted(EQUAL))
+def test_two_workers_on_each_of_two_hosts_equal_plain_keras(cluster, package, tmp_path):
+    names, folder = EQUAL[package], str(tmp_path)
+    outcome = run(
+        cluster,
+        2,
+        '../parallel/equality_worker.py',
+        package,
+        folder,
+        *names,
+        KERAS_PARALLAX_CACHE=folder,
+    )
+    assert outcome.code == 0, outcome.output[-5000:]
+    for name in names:
+        found = np.load(os.path.join(folder, name + '.npz'))
+        reference.check(found, cases.find(name), cases.keras_module(package), 4)
+
+
+@pytest.fixture(scope='module')
+def sent(cluster):
+    """Bytes that each host sends in a step: for workers a host, and local aggregation or not."""
+    found = {}
+    for workers, together in ((1, 1), (4, 1), (4, 0)):
+        outcome = run(cluster, workers, 'bytes_worker.py', ROWS, WIDTH, IDS, STEPS, together)
+        assert outcome.code == 0, outcome.output[-5000:]
+        found[workers, together] = list(map(int, re.findall(r'BYTES (\d+);', outcome.output)))
+        assert len(found[workers, together]) == 2
+    return found
+
+
+def test_four_workers_on_a_host_send_what_one_sends_for_the_same_rows(sent):
+    for of_four, of_one in zip(sent[4, 1], sent[1, 1]):
+        assert 0.9 * of_one <= of_four <= 1.1 * of_one
+
+
+def test_each_row_of_a_host_is_sent_once_each_way(sent):
+    # Half of the rows are on the other host: each sends as many pulled as it pushes.
+    floor = 2 * (IDS // 2) * (WIDTH * 4 + 4)
+    for of_host in sent[4, 1]:
+        assert 0.95 * floor <= of_host <= 1.1 * floor
+
+
+def test_without_local_aggregation_each_worker_sends_its_own_rows(sent):
+    # Half of the rows are in all four batches, the others in one: 4 * 1/2 + 1/2 times as many.
+    for alone, together in zip(sent[4, 0], sent[4, 1]):
+        assert 2.2 * together <= alone <= 2.8 * together
+
+
+def test_a_leader_and_a_worker_predict_while_the_others_of_their_hosts_train(cluster):
+    outcome = run(cluster, 2, 'host_worker.py', 'predicts', 0, 3)
+    assert outcome.code == 0, outcome.output[-5000:]
+    assert re.findall(r'PREDICTED ALONE: rank (\d);', outcome.output) == ['0', '3']
+
+
+@pytest.mark.parametrize('rank', [1, 2], ids=['worker', 'leader'])
+def test_a_bad_id_ends_the_job_with_the_reason(cluster, rank):
+    outcome = run(cluster, 2, 'host_worker.py', 'bad_id', rank)
+    assert outcome.code not in (0, None), outcome.output[-5000:]
+    said = 'Rank %d: layer words looked up id 57' % rank
+    assert 'IdOutOfRangeError: ' + said in outcome.output
+    assert re.search(r'Rank %d on host h\d failed: .*%s' % (rank, said), outcome.output)
+
+
+def test_a_leader_that_has_fewer_batches_ends_the_job_with_the_reason(cluster):
+    outcome = run(cluster, 2, 'host_worker.py', 'ends_early', 2)
+    assert outcome.code not in (0, None), outcome.output[-5000:]
+    assert 'Rank 2 ended after 3 training batches while rank' in outcome.output

@@ -1,0 +1,90 @@
+"""Run by `horovodrun`: asynchronous training.
+
+Usage: async_worker.py PACKAGE FOLDER. Rank 0 writes what came out to `FOLDER/found.npz`.
+"""
+
+import functools
+import os
+import sys
+
+import numpy as np
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir))
+import cases  # noqa: E402
+
+import keras_parallax as kp  # noqa: E402
+from keras_parallax import job  # noqa: E402
+
+STEPS = 30
+
+
+def linear(keras):
+    """A model whose gradients do not depend on its weights: the loss is the sum of the rows."""
+    return keras.models.Sequential(
+        [
+            keras.layers.Embedding(cases.ROWS, 1, input_length=cases.LENGTH, name='table'),
+            keras.layers.Lambda(
+                lambda x: keras.backend.sum(x, axis=1), output_shape=(1,), name='sum'
+            ),
+        ]
+    )
+
+
+def build(keras, package, model, optimizer, loss, **strategy):
+    keras.backend.clear_session()
+    with kp.ParallaxStrategy(sync=False, **strategy):
+        built = model(keras)
+        built.compile(kp.ParallaxOptimizer(optimizer(), keras=package), loss)
+    built.set_weights(cases.start_weights(built))
+    return built
+
+
+def every_push_counts(keras, package, rank, size, steps, **strategy):
+    """Start and end weights of `linear` under SGD, and how often each row was looked up."""
+    optimizer = functools.partial(keras.optimizers.SGD, lr=0.1)
+    model = build(keras, package, linear, optimizer, cases.pass_through, **strategy)
+    before = cases.start_weights(model)
+    random = np.random.RandomState(rank)
+    counts = np.zeros(cases.ROWS)
+    for _ in range(steps):
+        ids = cases.skewed_ids(random, (4, cases.LENGTH))
+        counts += np.bincount(ids.ravel(), minlength=cases.ROWS) / 4.0
+        model.train_on_batch(ids, np.zeros((4, 1)))
+    # Nobody may read before all have written.
+    total = np.sum(job.start().gather(counts.tolist()), 0)
+    return [before[0][:, 0], model.get_weights()[0][:, 0], total]
+
+
+def converges(keras, package, rank, size, optimizer, **strategy):
+    """The losses of a small regression."""
+    model = build(keras, package, cases.embed_and_sum(), optimizer, 'mse', **strategy)
+    random = np.random.RandomState(3)
+    ids, targets = cases.ids_and_targets(random, 16 * size)
+    mine = cases.share([ids, targets], rank, size)
+    losses = [float(model.train_on_batch(*mine)) for _ in range(50)]
+    return [np.mean(job.start().gather(losses), 0)]
+
+
+def main(package, folder):
+    keras = cases.keras_module(package)
+    made = kp.ParallaxStrategy()
+    given = keras, package, made.rank, made.size
+    found = {}
+    for name, strategy in (
+        ('hybrid', {'architecture': 'hybrid'}),
+        ('ps', {'architecture': 'ps'}),
+        ('bound', {'architecture': 'ps', 'max_staleness': 2, 'partitions': 3}),
+        ('lockstep', {'architecture': 'ps', 'max_staleness': 0}),
+    ):
+        # Only without a bound may ranks take unequal numbers of steps. `linear` has no dense
+        # variable, so nothing of it is synchronous.
+        steps = STEPS + (5 * made.rank if 'max_staleness' not in strategy else 0)
+        found['counts_' + name] = every_push_counts(*given, steps, **strategy)
+        optimizer = keras.optimizers.Adagrad if name == 'bound' else keras.optimizers.Adam
+        optimizer = functools.partial(optimizer, lr=0.05)
+        found['losses_' + name] = converges(*given, optimizer, **strategy)
+    if made.rank == 0:
+        np.savez(os.path.join(folder, 'found.npz'), **found)
+
+
+main(*sys.argv[1:])

@@ -1,0 +1,444 @@
+"""Run by `horovodrun`: behaviours of a job, as each rank sees them, one after the other.
+
+Usage: behaviour_worker.py FOLDER PACKAGE BEHAVIOUR[:ARGUMENT]... Each rank writes what the function
+called BEHAVIOUR returns, a dict of arrays, lists of arrays and strings, to
+FOLDER/BEHAVIOUR[:ARGUMENT]/RANK.npz.
+"""
+
+import contextlib
+import os
+import sys
+import time
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir))
+import cases  # noqa: E402
+
+import keras_parallax as kp  # noqa: E402
+
+RANKS = 2
+
+
+class Rank(NamedTuple):
+    """This process.
+
+    Attributes:
+        keras: the Keras package.
+        package: its name.
+        folder: where files go.
+        strategy: the strategy.
+        number: the rank.
+    """
+
+    keras: Any
+    package: str
+    folder: str
+    strategy: Any
+    number: int
+
+    def compile(self, model, case, **wrap):
+        optimizer = cases.CASES[case].optimizer(self.keras)
+        model.compile(
+            kp.ParallaxOptimizer(optimizer, keras=self.package, **wrap), 'mse', metrics=['mae']
+        )
+
+    def model(self, case='adagrad', build=None, equal=True, **wrap):
+        """A compiled model, with `equal` start weights on all ranks or others on each."""
+        with self.strategy or contextlib.ExitStack():
+            model = (build or cases.CASES[case].model)(self.keras)
+            self.compile(model, case, **wrap)
+        factor = 1 if equal else 1 + self.number
+        model.set_weights([factor * weight for weight in cases.start_weights(model)])
+        return model
+
+    def batches(self, begin, end, case='adagrad'):
+        """This rank's batches of the steps from `begin` to `end`."""
+        joined = list(cases.joined_batches(cases.CASES[case], RANKS, end))[begin:]
+        return [cases.share(batch, self.number, RANKS) for batch in joined]
+
+    def data(self, begin, end):
+        """The same batches, for one call of `fit`."""
+        ids, targets = zip(*self.batches(begin, end))
+        return np.concatenate(ids), np.concatenate(targets)
+
+    def train(self, model, begin, end):
+        return [model.train_on_batch(*batch)[0] for batch in self.batches(begin, end)]
+
+    def fit(self, model, begin, end, callbacks=(), epochs=1, **arguments):
+        return model.fit(
+            *self.data(begin, end),
+            batch_size=cases.CASES['adagrad'].per_rank,
+            epochs=epochs,
+            shuffle=False,
+            verbose=0,
+            callbacks=list(callbacks),
+            **arguments,
+        )
+
+    def barrier(self):
+        from keras_parallax import job
+
+        job.start().barrier()
+
+    def note(self, model, notes):
+        """A callback that notes the weights with which training begins."""
+        return self.keras.callbacks.LambdaCallback(
+            on_train_begin=lambda logs: notes.extend(model.get_weights())
+        )
+
+
+def error_of(function, *arguments):
+    """What a call raised, as text."""
+    try:
+        function(*arguments)
+    except Exception as error:
+        return '%s: %s' % (type(error).__name__, error)
+    return 'nothing was raised'
+
+
+# --- fit and callbacks -------------------------------------------------------------------------
+
+
+def fit(rank):
+    model, notes = rank.model(equal=False), []
+    own = model.get_weights()
+    ids, targets = rank.data(20, 23)
+    callbacks = [
+        kp.callbacks.BroadcastGlobalVariablesCallback(0),
+        rank.note(model, notes),
+        kp.callbacks.MetricAverageCallback(),
+        rank.keras.callbacks.ReduceLROnPlateau('loss', factor=0.5, patience=1, min_delta=0.03),
+        rank.keras.callbacks.EarlyStopping('loss', patience=9),
+    ]
+    # The ranks may have unequal amounts of data to validate on.
+    held_out = (ids[: 6 * (1 + rank.number)], targets[: 6 * (1 + rank.number)])
+    history = rank.fit(model, 0, 8, callbacks, epochs=6, validation_data=held_out)
+    history = {'history ' + name: values for name, values in history.history.items()}
+    return dict(history, own=own, start=notes, end=model.get_weights())
+
+
+def second_fit(rank):
+    model = rank.model('adam')
+    broadcast = [kp.callbacks.BroadcastGlobalVariablesCallback(0)]
+    rank.fit(model, 0, 4, broadcast)
+    rank.fit(model, 4, 8, broadcast)
+    rank.fit(model, 8, 12)
+    rank.train(model, 12, 16)
+    return {'end': model.get_weights()}
+
+
+def generators(rank):
+    class Batches(rank.keras.utils.Sequence):
+        def __len__(self):
+            return 4
+
+        def __getitem__(self, index):
+            return rank.batches(8, 12)[index]
+
+    def forever():
+        while True:
+            yield from rank.batches(0, 8)
+
+    model = rank.model()
+    model.fit_generator(
+        forever(), 4, epochs=2, verbose=0, validation_data=forever(), validation_steps=2
+    )
+    model.fit_generator(Batches(), epochs=2, shuffle=False, verbose=0, validation_data=Batches())
+    return {'end': model.get_weights(), 'predicted': model.predict_generator(Batches())}
+
+
+def broadcast_from_1(rank):
+    model = rank.model()
+    callback = kp.callbacks.BroadcastGlobalVariablesCallback(1)
+    return {'error': error_of(rank.fit, model, 0, 4, [callback])}
+
+
+def horovod_callback(rank, case):
+    if rank.package == 'keras':
+        import horovod.keras as hvd
+    else:
+        import horovod.tensorflow.keras as hvd
+    model = rank.model(case)
+    rank.fit(model, 0, 8, [hvd.callbacks.BroadcastGlobalVariablesCallback(0)])
+    return {'end': model.get_weights()}
+
+
+def schedule(rank, case):
+    """Adagrad's rate falls epoch by epoch, that of SGD with momentum batch by batch."""
+    model = rank.model(case)
+    callback = kp.callbacks.LearningRateScheduleCallback(
+        lambda epoch: 0.5**epoch, staircase=case == 'adagrad', initial_lr=0.1
+    )
+    rank.fit(model, 0, 4, [callback], epochs=4)
+    return {'end': model.get_weights()}
+
+
+def warmup(rank):
+    model, rates = rank.model(), []
+    backend = rank.keras.backend
+    callbacks = [
+        kp.callbacks.LearningRateWarmupCallback(warmup_epochs=2, initial_lr=0.2),
+        rank.keras.callbacks.LambdaCallback(
+            on_batch_end=lambda batch, logs: rates.append(
+                float(backend.get_value(model.optimizer.lr))
+            )
+        ),
+    ]
+    rank.fit(model, 0, 4, callbacks, epochs=3)
+    return {'rates': np.array(rates), 'end': model.get_weights()}
+
+
+def metric_average(rank):
+    model, seen = rank.model(), {'before': [], 'after': []}
+
+    def note(when):
+        return rank.keras.callbacks.LambdaCallback(
+            on_epoch_end=lambda epoch, logs: seen[when].append(
+                [logs['loss'], logs['mean_absolute_error'], logs['val_loss']]
+            )
+        )
+
+    callbacks = [note('before'), kp.callbacks.MetricAverageCallback(), note('after')]
+    rank.fit(model, 0, 4, callbacks, epochs=2, validation_data=rank.data(4, 6))
+    return {when: np.array(logs) for when, logs in seen.items()}
+
+
+def checkpoint(rank):
+    """Rank 0 alone saves after each epoch, while the others begin the next one."""
+    model = rank.model()
+    callbacks = [kp.callbacks.BroadcastGlobalVariablesCallback(0)]
+    if rank.strategy.is_chief:
+        path = os.path.join(rank.folder, '{epoch}.h5')
+        callbacks.append(rank.keras.callbacks.ModelCheckpoint(path, save_weights_only=True))
+    rank.fit(model, 0, 4, callbacks, epochs=3)
+    return {'end': model.get_weights()}
+
+
+# --- One rank alone ----------------------------------------------------------------------------
+
+
+def alone(rank):
+    """Each rank in turn predicts and evaluates, while the other has begun its next step."""
+    model = rank.model()
+    rank.train(model, 0, 3)
+    ids, targets = rank.data(10, 13)
+    results = {}
+    for turn in range(RANKS):
+        if rank.number == turn:
+            # Longer than the ranks' watch over each other takes to look around.
+            until = time.time() + 1.5
+            while time.time() < until:
+                results['predicted'] = model.predict(ids)
+            results['evaluated'] = model.evaluate(ids, targets, verbose=0)
+            results['weights'] = model.get_weights()
+        rank.train(model, 3 + turn, 4 + turn)
+    return dict(results, end=model.get_weights())
+
+
+def whole_tables(rank):
+    model = rank.model()
+    rank.train(model, 0, 3)
+    trained, path = model.get_weights(), os.path.join(rank.folder, 'weights.h5')
+    rank.barrier()
+    if rank.number == 0:
+        model.save_weights(path)
+        model.set_weights([2 * weight for weight in trained])
+    was_set, was_loaded = [], []
+    broadcast = kp.callbacks.BroadcastGlobalVariablesCallback(0)
+    rank.fit(model, 3, 6, [broadcast, rank.note(model, was_set)])
+    after_set = model.get_weights()
+    rank.barrier()
+    if rank.number == 0:
+        model.load_weights(path)
+    rank.fit(model, 6, 9, [broadcast, rank.note(model, was_loaded)])
+    return {
+        'trained': trained,
+        'set': was_set,
+        'after set': after_set,
+        'loaded': was_loaded,
+        'end': model.get_weights(),
+    }
+
+
+# --- Several models on one table ---------------------------------------------------------------
+
+
+def new_lookup(rank):
+    model = rank.model()
+    rank.train(model, 0, 3)
+    random, results = np.random.RandomState(rank.number), {}
+    ids = rank.keras.layers.Input((cases.LENGTH,))
+    view = rank.keras.models.Model(ids, model.get_layer('table')(ids))
+    for name, begin in (('first', 3), ('second', 5)):
+        looked_up = random.randint(0, cases.ROWS, (10, cases.LENGTH))
+        rows, table = view.predict(looked_up), model.get_weights()[0]
+        results.update({name + ' found': rows, name + ' expected': table[looked_up]})
+        # A new lookup in a model that trains: its gradients count too.
+        rank.barrier()
+        rank.train(model, begin, begin + 2)
+    with rank.strategy:
+        out = rank.keras.layers.Dense(1)(rank.keras.layers.Flatten()(view.output))
+        other = rank.keras.models.Model(ids, out)
+        rank.compile(other, 'adagrad')
+    results['start'] = cases.start_weights(other)
+    other.set_weights(results['start'])
+    rank.train(other, 7, 11)
+    results['bad'] = error_of(view.predict, np.full((1, cases.LENGTH), cases.ROWS))
+    return dict(results, end=other.get_weights())
+
+
+def tied_reader(rank):
+    """Other models of the scope read the table whole, built before and after it was sharded."""
+    layers, models = rank.keras.layers, rank.keras.models
+
+    def reader():
+        hidden = layers.Input((cases.WIDTH,))
+        table = model.get_layer('table')
+        scores = layers.Lambda(
+            lambda x: tf.matmul(x, tf.convert_to_tensor(table.embeddings), transpose_b=True),
+            output_shape=(cases.ROWS,),
+        )
+        return models.Model(hidden, scores(hidden))
+
+    with rank.strategy:
+        model = cases.embed_and_sum()(rank.keras)
+        before = reader()
+        rank.compile(model, 'adagrad')
+    model.set_weights(cases.start_weights(model))
+    hidden = np.random.RandomState(rank.number).normal(size=(5, cases.WIDTH))
+    results = {'new': before.predict(hidden)}
+    rank.train(model, 0, 3)
+    after = reader()
+    results['kind'] = rank.strategy.plan(model)['table/embeddings'].kind
+    results.update(before=before.predict(hidden), after=after.predict(hidden))
+    rank.barrier()
+    rank.train(model, 3, 5)
+    results.update({'later before': before.predict(hidden), 'later after': after.predict(hidden)})
+    return dict(results, hidden=hidden, end=model.get_weights())
+
+
+def towers(rank):
+    """Two towers share a table; the left one alone predicts from its own input."""
+    parts = []
+
+    def build(keras):
+        model = cases.shared(keras)
+        left = model.inputs[0]
+        tower = keras.layers.Flatten()(model.get_layer('table')(left))
+        parts.append(keras.models.Model(left, tower))
+        # Besides a lookup of its own, the one that the whole model trains.
+        trained = model.get_layer('table').get_output_at(0)
+        parts.append(keras.models.Model(left, trained))
+        return model
+
+    model = rank.model('shared', build)
+    ids = np.random.RandomState(rank.number).randint(0, cases.ROWS, (7, cases.LENGTH))
+    results = {'ids': ids, 'new': [part.predict(ids) for part in parts]}
+    results['table'] = model.get_weights()[0]
+    for batch in rank.batches(0, 4, 'shared'):
+        model.train_on_batch(*batch)
+    results['trained'] = [part.predict(ids) for part in parts]
+    return dict(results, end=model.get_weights())
+
+
+def two_models(rank):
+    """Two models of one optimizer, with tables whose shards are of equal size on both ranks."""
+
+    def build(keras):
+        layers = [keras.layers.Embedding(24, cases.WIDTH, input_length=cases.LENGTH)]
+        return keras.models.Sequential(layers + [keras.layers.Flatten(), keras.layers.Dense(1)])
+
+    first, second = rank.model('adam', build), rank.model('adam', build)
+    rank.train(first, 0, 4)
+    rank.train(second, 0, 4)
+    rank.train(first, 4, 8)
+    return {'end': first.get_weights() + second.get_weights()}
+
+
+def recompile(rank):
+    model = rank.model()
+    rank.train(model, 0, 4)
+    for number, case in enumerate(('adam', 'momentum', 'adagrad'), 1):
+        with rank.strategy:
+            rank.compile(model, case)
+        rank.train(model, 4 * number, 4 * number + 4)
+    return {'end': model.get_weights()}
+
+
+# --- Arguments of ParallaxOptimizer ------------------------------------------------------------
+
+
+def reduction_sum(rank):
+    model = rank.model('sgd', sparse_reduction='sum')
+    rank.train(model, 0, 1)
+    return {'end': model.get_weights()}
+
+
+def lazy(rank):
+    model = rank.model('adam', sparse_update='lazy')
+    rank.train(model, 0, 10)
+    return {'end': model.get_weights()}
+
+
+def fp16(rank):
+    model = rank.model(compression=kp.Compression.fp16)
+    losses = rank.train(model, 0, 20)
+    return {'end': model.get_weights(), 'losses': losses}
+
+
+def no_strategy(rank, case):
+    """The ranks start from values of their own, and Horovod gives them those of rank 0."""
+    import horovod.tensorflow as hvd
+
+    model = rank.model(case, equal=False)
+    own, session = model.get_weights(), rank.keras.backend.get_session()
+    session.run(hvd.broadcast_global_variables(0))
+    start, losses = model.get_weights(), rank.train(model, 0, 8)
+    shapes = {'HorovodAllreduce': [], 'HorovodAllgather': []}
+    for operation in session.graph.get_operations():
+        if operation.type in shapes:
+            shapes[operation.type].append(operation.inputs[0].shape.as_list())
+    return {
+        'own': own,
+        'start': start,
+        'losses': losses,
+        'end': model.get_weights(),
+        'allreduced': str(shapes['HorovodAllreduce']),
+        'allgathered': str(shapes['HorovodAllgather']),
+    }
+
+
+def arrays(results):
+    """Results as `np.savez` takes them."""
+    flat = {}
+    for name, value in results.items():
+        if isinstance(value, list) and value and isinstance(value[0], np.ndarray):
+            flat.update(('%s.%d' % (name, place), part) for place, part in enumerate(value))
+        else:
+            flat[name] = np.asarray(value)
+    return flat
+
+
+def main(folder, package, *behaviours):
+    import horovod.tensorflow as hvd
+
+    keras = cases.keras_module(package)
+    for behaviour in behaviours:
+        keras.backend.clear_session()
+        name, _, argument = behaviour.partition(':')
+        if name == 'no_strategy':
+            hvd.init()
+            strategy = None
+        else:
+            strategy = kp.ParallaxStrategy()
+        own = os.path.join(folder, behaviour)
+        os.makedirs(own, exist_ok=True)
+        rank = Rank(keras, package, own, strategy, hvd.rank())
+        results = globals()[name](rank, *[argument] if argument else [])
+        np.savez(os.path.join(own, '%d.npz' % rank.number), **arrays(results))
+
+
+main(*sys.argv[1:])

@@ -1,0 +1,209 @@
+"""Run by `horovodrun`: one way for a job to fail, or to end well.
+
+Usage: failure_worker.py WAY. Every rank prints its process id and its server's port first.
+"""
+
+import os
+import resource
+import signal
+import sys
+import time
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import keras_parallax as kp
+from keras_parallax import cluster, job
+
+ROWS, LENGTH = 50, 3
+STEP_TIMEOUT = {'stopped': 10, 'hung': 10, 'never_ends': 10}
+
+
+def build(strategy, optimizer=None, rows=ROWS, width=4, name='words'):
+    with strategy:
+        model = keras.models.Sequential(
+            [
+                keras.layers.Embedding(rows, width, input_length=LENGTH, name=name),
+                keras.layers.Flatten(),
+                keras.layers.Dense(1),
+            ]
+        )
+        model.compile(kp.ParallaxOptimizer(optimizer or keras.optimizers.Adagrad(lr=0.1)), 'mse')
+    return model
+
+
+def batch(size=8):
+    return np.arange(size * LENGTH).reshape(size, LENGTH) % ROWS, np.ones((size, 1))
+
+
+def train(model, steps):
+    for _ in range(steps):
+        model.train_on_batch(*batch())
+
+
+def callbacks():
+    return [
+        kp.callbacks.BroadcastGlobalVariablesCallback(0),
+        kp.callbacks.MetricAverageCallback(),
+    ]
+
+
+def ends_well(strategy):
+    model = build(strategy)
+    model.fit(*batch(64), batch_size=8, epochs=2, verbose=0, callbacks=callbacks())
+
+
+def bad_id(strategy):
+    model = build(strategy)
+    train(model, 3)
+    x, y = batch()
+    if strategy.rank == 1:
+        x[0, 0] = ROWS + 7
+    for _ in range(5):
+        model.train_on_batch(x, y)
+
+
+def exception(strategy):
+    model = build(strategy)
+    train(model, 3)
+    if strategy.rank == 1:
+        raise KeyError('the user made a mistake')
+    train(model, 100)
+
+
+def exception_before_training(strategy):
+    if strategy.rank == 1:
+        raise KeyError('the user made a mistake')
+    train(build(strategy), 3)
+
+
+def exception_while_others_compute(strategy):
+    model = build(strategy)
+    train(model, 3)
+    if strategy.rank == 1:
+        raise KeyError('the user made a mistake')
+    while True:  # In Python all the time, so that no TensorFlow call can be interrupted.
+        pass
+
+
+def exit_code(strategy):
+    model = build(strategy)
+    train(model, 3)
+    if strategy.rank == 1:
+        sys.exit(3)
+    train(model, 5)
+
+
+def early_success(strategy):
+    model = build(strategy)
+    train(model, 3 if strategy.rank == 1 else 5)
+
+
+def unequal_fit(strategy):
+    model = build(strategy)
+    size = 64 if strategy.rank == 0 else 48
+    model.fit(*batch(size), batch_size=8, epochs=2, verbose=0, callbacks=callbacks())
+
+
+def other_width(strategy):
+    train(build(strategy, width=4 + strategy.rank), 3)
+
+
+def other_name(strategy):
+    train(build(strategy, name='words' if strategy.rank == 0 else 'items'), 3)
+
+
+def other_rate(strategy):
+    train(build(strategy, keras.optimizers.Adagrad(lr=0.1 * (1 + strategy.rank))), 3)
+
+
+def compile_outside(strategy):
+    with strategy:
+        ids = keras.layers.Input((LENGTH,))
+        out = keras.layers.Flatten()(keras.layers.Embedding(ROWS, 4)(ids))
+        model = keras.models.Model(ids, out)
+        optimizer = kp.ParallaxOptimizer('adagrad')
+    model.compile(optimizer, 'mse')
+    model.train_on_batch(batch()[0], np.ones((8, 4 * LENGTH)))
+
+
+def optimizer_outside(strategy):
+    with strategy:
+        keras.layers.Embedding(ROWS, 4)(keras.layers.Input((LENGTH,)))
+    kp.ParallaxOptimizer('adagrad')
+
+
+def nan_loss(strategy):
+    model = build(strategy)
+    x, y = batch()
+    losses = [model.train_on_batch(x, y * np.nan) for _ in range(2)]
+    assert np.isnan(losses).all()
+
+
+def killed(strategy):
+    model = build(strategy)
+    train(model, 3)
+    if strategy.rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    train(model, 1000000)
+
+
+def stopped(strategy):
+    model = build(strategy)
+    train(model, 3)
+    if strategy.rank == 1:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    train(model, 1000000)
+
+
+def hung(strategy):
+    model = build(strategy)
+    train(model, 3)
+    if strategy.rank == 1:
+        time.sleep(1000)
+    train(model, 1000000)
+
+
+def out_of_memory(strategy):
+    model = build(strategy)
+    train(model, 3)
+    if strategy.rank == 1:
+        resource.setrlimit(resource.RLIMIT_AS, (2**32, 2**32))
+        np.ones(2**30)
+    train(model, 1000000)
+
+
+def never_ends(strategy):
+    model = build(strategy)
+    train(model, 1)
+    print('TRAINS', flush=True)
+    train(model, 1000000)
+
+
+def killed_before_it_serves(strategy):
+    """What happens is in `main`."""
+
+
+def killed_before_the_job(strategy):
+    """What happens is in `main`."""
+
+
+def die_in_server_start(*arguments):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def main(way):
+    is_last = os.environ.get('HOROVOD_RANK') == '1'
+    if way == 'killed_before_the_job' and is_last:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if way == 'killed_before_it_serves' and is_last:
+        cluster.start_servers = die_in_server_start
+    strategy = kp.ParallaxStrategy(step_timeout=STEP_TIMEOUT.get(way, 600))
+    port = job.start().server.target.decode().rsplit(':', 1)[1]
+    print('PROCESS %d PORT %s' % (os.getpid(), port), flush=True)
+    tf.logging.set_verbosity(tf.logging.ERROR)
+    globals()[way](strategy)
+
+
+main(sys.argv[1])

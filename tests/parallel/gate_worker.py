@@ -1,0 +1,54 @@
+"""Run by `horovodrun`: prints `WRITES n` and `READS n` of dense variables for each Keras package.
+
+Every read of a dense variable in a training step must come before every write to it. That a step
+does not read a half-updated variable can otherwise only be seen by chance.
+"""
+
+import os
+import sys
+
+import keras
+import tensorflow as tf
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir))
+import cases  # noqa: E402
+
+import keras_parallax as kp  # noqa: E402
+from keras_parallax import compat, graph  # noqa: E402
+
+WRITES = ('Assign', 'AssignSub', 'AssignAdd', 'AssignVariableOp', 'AssignSubVariableOp')
+
+
+def order_of(model):
+    """The numbers of writes and of reads; fails if a write does not wait for a read."""
+    step = graph.ancestors([model.train_function.updates_op, model.total_loss])
+    writes = reads = 0
+    for variable in model.trainable_weights[1:]:
+        storage = compat.storage(variable)
+        writers = [op for op in storage.consumers() if op in step and op.type in WRITES]
+        readers = [
+            reader
+            for read in graph.value_reads(variable)
+            for reader in read.outputs[0].consumers()
+            if reader in step
+        ]
+        for writer in writers:
+            before = graph.ancestors([writer])
+            late = [reader.name for reader in readers if reader not in before]
+            assert not late, (variable.name, late)
+        writes, reads = writes + len(writers), reads + len(readers)
+    return writes, reads
+
+
+for name in ('keras', 'tf.keras'):
+    package = cases.keras_module(name)
+    keras.backend.clear_session()
+    tf.keras.backend.clear_session()
+    case = cases.CASES['adagrad']
+    with kp.ParallaxStrategy() as strategy:
+        model = case.model(package)
+        model.compile(kp.ParallaxOptimizer(case.optimizer(package)), case.loss)
+    batch = next(cases.joined_batches(case, strategy.size))
+    model.train_on_batch(*cases.share(batch, strategy.rank, strategy.size))
+    if strategy.rank == 0:
+        print('WRITES %d READS %d' % order_of(model), flush=True)

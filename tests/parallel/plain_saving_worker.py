@@ -1,0 +1,90 @@
+"""Plain Keras, in a process that can import neither Horovod nor keras-parallax.
+
+Usage: plain_saving_worker.py FOLDER PACKAGE. For each case: trains half of the steps, saves to
+CASE.plain.h5, trains to the end; and trains from CASE.h5, which a job has saved, to the end.
+"""
+
+import os
+import sys
+
+for absent in ('horovod', 'keras_parallax'):
+    sys.modules[absent] = None
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir))
+import cases  # noqa: E402
+import numpy as np  # noqa: E402
+import reference  # noqa: E402
+import saved  # noqa: E402
+import tensorflow as tf  # noqa: E402
+
+
+def gated(optimizer):
+    """An optimizer that does not race, with its own name."""
+    name = type(optimizer).__name__
+    optimizer = reference.gated(optimizer)
+    type(optimizer).__name__ = name
+    return optimizer
+
+
+def train(model, case, begin, end):
+    for batch in list(cases.joined_batches(case, saved.RANKS, end))[begin:]:
+        model.train_on_batch(*batch)
+
+
+def note(folder, name, model):
+    folder = os.path.join(folder, 'results', name)
+    os.makedirs(folder, exist_ok=True)
+    weights = model.get_weights() + model.optimizer.get_weights()
+    np.savez(os.path.join(folder, '0.npz'), *weights)
+
+
+def serve(folder, name, ids):
+    """Predicts with what a job has exported, by TensorFlow alone."""
+    with tf.Graph().as_default(), tf.Session() as session:
+        tags = [tf.saved_model.tag_constants.SERVING]
+        path = os.path.join(folder, name + '.export')
+        signature = tf.saved_model.loader.load(session, tags, path).signature_def['serving_default']
+        feeds = {
+            info.name: values
+            for info, values in zip(
+                [signature.inputs[key] for key in sorted(signature.inputs)], ids
+            )
+        }
+        return session.run(signature.outputs['out'].name, feeds)
+
+
+def main(folder, package):
+    keras = cases.keras_module(package)
+    for name in saved.CASES:
+        case = cases.CASES[name]
+        keras.backend.clear_session()
+        model = case.model(keras)
+        model.compile(gated(case.optimizer(keras)), case.loss)
+        model.set_weights(cases.start_weights(model))
+        train(model, case, 0, saved.HALF)
+        note(folder, 'plain/half/' + name, model)
+        model.save(os.path.join(folder, name + '.plain.h5'))
+        train(model, case, saved.HALF, saved.STEPS)
+        note(folder, 'plain/end/' + name, model)
+
+        cls = type(case.optimizer(keras))
+
+        class Gated:
+            @staticmethod
+            def from_config(config, cls=cls):
+                return gated(cls(**config))
+
+        keras.backend.clear_session()
+        path = os.path.join(folder, name + '.h5')
+        # Keras 2.2.4 looks for its own optimizers by their names in small letters.
+        model = keras.models.load_model(path, custom_objects={cls.__name__.lower(): Gated})
+        (batch,) = cases.joined_batches(case, saved.RANKS, 1)
+        ids = batch[0] if isinstance(batch[0], list) else [batch[0]]
+        served, expected = serve(folder, name, ids), model.predict(ids)
+        np.testing.assert_allclose(served, expected, rtol=1e-5)
+        assert len(np.unique(served)) > 1
+        note(folder, 'loaded/half/' + name, model)
+        train(model, case, saved.HALF, saved.STEPS)
+        note(folder, 'loaded/end/' + name, model)
+
+
+main(*sys.argv[1:])

@@ -1,0 +1,155 @@
+"""Run by `horovodrun`: saves models while they train, or goes on from what was saved.
+
+Usage: saving_worker.py FOLDER PACKAGE save|resume
+
+`save` trains each case for half of the steps, saves it in every form and trains to the end.
+`resume` trains the other half from each form. What a rank ends with goes to
+FOLDER/RESULT/RANK.npz, with the name of what it shows as RESULT.
+"""
+
+import functools
+import os
+import sys
+
+import numpy as np
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir))
+import cases  # noqa: E402
+import saved  # noqa: E402
+
+import keras_parallax as kp  # noqa: E402
+from keras_parallax import job  # noqa: E402
+
+
+def share(case, strategy, begin, end):
+    """This rank's part of the joined batches, which are those of two ranks, as one batch each."""
+    for batch in list(cases.joined_batches(case, saved.RANKS, end))[begin:]:
+        yield cases.share(batch, strategy.rank, strategy.size)
+
+
+def train(model, case, strategy, begin, end):
+    for batch in share(case, strategy, begin, end):
+        model.train_on_batch(*batch)
+
+
+def fit(model, case, strategy, begin, end, callbacks=(), **arguments):
+    ids, targets = zip(*share(case, strategy, begin, end))
+    inputs = list(zip(*ids)) if isinstance(ids[0], list) else [ids]
+    model.fit(
+        [np.concatenate(batches) for batches in inputs],
+        np.concatenate(targets),
+        batch_size=len(targets[0]),
+        shuffle=False,
+        verbose=0,
+        callbacks=list(callbacks),
+        **arguments,
+    )
+
+
+def build(keras, case, **wrap):
+    """A compiled model in the scope of a strategy; start weights that nothing depends on."""
+    keras.backend.clear_session()
+    with kp.ParallaxStrategy() as strategy:
+        model = case.model(keras)
+        model.compile(kp.ParallaxOptimizer(case.optimizer(keras), **wrap), case.loss)
+    model.set_weights(cases.start_weights(model))
+    return strategy, model
+
+
+def note(folder, name, strategy, model, **others):
+    """Writes what this rank has."""
+    folder = os.path.join(folder, 'results', name)
+    os.makedirs(folder, exist_ok=True)
+    weights = model.get_weights() + model.optimizer.get_weights()
+    np.savez(os.path.join(folder, '%d.npz' % strategy.rank), *weights, **others)
+
+
+def error_of(function, *arguments):
+    """What a call raised, as text."""
+    try:
+        function(*arguments)
+    except Exception as error:
+        return '%s: %s' % (type(error).__name__, error)
+    return 'nothing was raised'
+
+
+def save(folder, keras, name):
+    case = cases.CASES[name]
+    strategy, model = build(keras, case, **saved.CASES[name])
+    np.random.seed(100 + strategy.rank)
+    in_folder = functools.partial(os.path.join, folder)
+    callbacks = [
+        kp.callbacks.BroadcastGlobalVariablesCallback(0),
+        kp.callbacks.ModelCheckpoint(in_folder(name + '.single.h5')),
+        kp.callbacks.ModelCheckpoint(in_folder(name + '.parts'), sharded=True),
+    ]
+    if strategy.is_chief:
+        path = in_folder(name + '.callback.h5')
+        callbacks.append(keras.callbacks.ModelCheckpoint(path))
+        path = in_folder(name + '.alone.h5')
+        callbacks.append(kp.callbacks.ModelCheckpoint(path))
+    fit(model, case, strategy, 0, saved.HALF, callbacks)
+    if strategy.is_chief:
+        model.save(in_folder(name + '.h5'))
+        model.save_weights(in_folder(name + '.weights.h5'))
+        kp.export_saved_model(model, in_folder(name + '.export'))
+    train(model, case, strategy, saved.HALF, saved.STEPS)
+    note(folder, 'unbroken/' + name, strategy, model, next_random=np.random.uniform(size=3))
+
+
+def resume(folder, keras, name, form):
+    """Goes on from a checkpoint, in a job of another size than the one that saved it."""
+    case, path = cases.CASES[name], os.path.join(folder, '%s.%s' % (name, form))
+    if form in ('h5', 'plain.h5', 'parts'):
+        keras.backend.clear_session()
+        with kp.ParallaxStrategy() as strategy:
+            model = kp.load_model(path, **saved.CASES[name])
+        epoch = 1
+    else:
+        strategy, model = build(keras, case, **saved.CASES[name])
+        # Whatever was before must not count.
+        train(model, case, strategy, 0, 1)
+        keras.backend.set_value(model.optimizer.lr, 123.0)
+        epoch = strategy.resume(model, path)
+    loaded = model.get_weights() + model.optimizer.get_weights()
+    random = np.random.uniform(size=3)
+    fit(model, case, strategy, saved.HALF, saved.STEPS)
+    others = {'loaded.%d' % number: value for number, value in enumerate(loaded)}
+    result = 'resumed/%d/%s.%s' % (strategy.size, name, form)
+    note(folder, result, strategy, model, epoch=epoch, next_random=random, **others)
+
+
+def refuse(folder, keras):
+    """What cannot be loaded is told with its name; the model trains on."""
+    strategy, model = build(keras, cases.CASES['adam'])
+    before = model.get_weights()
+    errors = {}
+    for name in ('cut.h5', 'cut.parts', 'mixed.parts', 'empty.parts', 'missing.h5'):
+        path = os.path.join(folder, name)
+        errors[name] = error_of(strategy.resume, model, path)
+    errors['optimizer'] = error_of(strategy.resume, model, os.path.join(folder, 'adagrad.h5'))
+    errors['weights'] = error_of(kp.load_model, os.path.join(folder, 'adam.weights.h5'))
+    with strategy:
+        path = os.path.join(folder, 'adam.weights.h5')
+        errors['no model'] = error_of(kp.load_model, path)
+    errors['shape'] = error_of(model.optimizer.set_weights, [np.zeros(3)])
+    same = all(map(np.array_equal, before, model.get_weights()))
+    train(model, cases.CASES['adam'], strategy, 0, saved.STEPS)
+    note(folder, 'refused', strategy, model, same=same, **errors)
+
+
+def main(folder, package, phase):
+    keras = cases.keras_module(package)
+    if phase == 'save':
+        for name in saved.CASES:
+            save(folder, keras, name)
+        return
+    ranks = kp.ParallaxStrategy().size
+    for name, form in saved.RESUMED[ranks]:
+        resume(folder, keras, name, form)
+    if ranks > 1:
+        refuse(folder, keras)
+    job.start().barrier()
+
+
+main(*sys.argv[1:])

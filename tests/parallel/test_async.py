@@ -1,0 +1,30 @@
+"""Asynchronous training: every push is applied, and training converges."""
+
+import os
+
+import launch
+import numpy as np
+import pytest
+
+TIMINGS = ('hybrid', 'ps', 'bound', 'lockstep')
+
+
+@pytest.fixture(scope='module', params=['keras', 'tf.keras'])
+def found(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp('async')
+    outcome = launch.run(2, 'parallel/async_worker.py', request.param, folder)
+    assert outcome.code == 0, outcome.output[-5000:]
+    return np.load(os.path.join(str(folder), 'found.npz'))
+
+
+@pytest.mark.parametrize('timing', TIMINGS)
+def test_no_push_is_lost_and_none_is_applied_twice(found, timing):
+    before, after, counts = found['counts_' + timing]
+    np.testing.assert_allclose(after, before - 0.1 * counts, rtol=1e-4, atol=1e-4)
+    assert counts.sum() > 100
+
+
+@pytest.mark.parametrize('timing', TIMINGS)
+def test_the_loss_falls(found, timing):
+    losses = found['losses_' + timing][0]
+    assert losses[-1] < losses[0] / 2

@@ -1,0 +1,472 @@
+"""What users do with a model in a job of two, and what they must then see on both ranks."""
+
+import os
+from typing import List, NamedTuple
+
+import cases
+import launch
+import numpy as np
+import pytest
+import reference
+import tensorflow as tf
+
+PACKAGES = ('keras', 'tf.keras')
+RANKS = 2
+TOLERANCE = 1e-5
+
+
+class Results(dict):
+    """What a rank has written; a list of arrays is found under its name."""
+
+    def __missing__(self, name):
+        parts = [self['%s.%d' % (name, n)] for n in range(99) if '%s.%d' % (name, n) in self]
+        if not parts:
+            raise KeyError(name)
+        return parts
+
+
+@pytest.fixture(scope='module', params=PACKAGES)
+def package(request):
+    return request.param
+
+
+@pytest.fixture(scope='module')
+def keras(package):
+    return cases.keras_module(package)
+
+
+class Shown(NamedTuple):
+    """A behaviour: the `Results` of both ranks, where its files are, its argument if it has one."""
+
+    ranks: List[Results]
+    folder: str
+    argument: str
+
+
+def behaviour(*names):
+    """Marks a test of behaviours, whose names are those of functions of the worker."""
+    return pytest.mark.parametrize('shown', names, indirect=True)
+
+
+class Jobs:
+    """The jobs that show behaviours: all in one job, as far as it comes.
+
+    A behaviour of which that job has no results gets a job of its own, so that the test fails of
+    which the behaviour fails.
+    """
+
+    def __init__(self, package, folder, behaviours):
+        self._package, self._folder = package, folder
+        # Without a strategy, there must be none in the whole process.
+        together = [name for name in behaviours if not name.startswith('no_strategy')]
+        self.outcome = self._run(together, limit=300)
+
+    def _run(self, behaviours, limit):
+        return launch.run(
+            RANKS,
+            'parallel/behaviour_worker.py',
+            self._folder,
+            self._package,
+            *behaviours,
+            limit=limit,
+        )
+
+    def show(self, name):
+        folder = os.path.join(self._folder, name)
+        paths = [os.path.join(folder, '%d.npz' % rank) for rank in range(RANKS)]
+        if not all(map(os.path.exists, paths)):
+            outcome = self._run([name], limit=90)
+            assert outcome.code == 0, outcome.output[-5000:]
+        return Shown([Results(np.load(path)) for path in paths], folder, name.partition(':')[2])
+
+
+@pytest.fixture(scope='module')
+def jobs(request, package, tmpdir_factory):
+    """The `Jobs` for the selected tests of a package."""
+    selected = [
+        item.callspec.params
+        for item in request.session.items
+        if item.module is request.module and hasattr(item, 'callspec')
+    ]
+    names = [
+        params['shown'] for params in selected if params['package'] == package and 'shown' in params
+    ]
+    return Jobs(package, str(tmpdir_factory.mktemp('behaviour')), list(dict.fromkeys(names)))
+
+
+@pytest.fixture
+def shown(request, jobs):
+    return jobs.show(request.param)
+
+
+@pytest.fixture
+def plain(keras):
+    """Function from the name of a case to its model in plain Keras, with start weights."""
+    keras.backend.clear_session()
+
+    def make(case='adagrad', start=None, build=None):
+        model = (build or cases.CASES[case].model)(keras)
+        compile_plain(keras, model, case)
+        model.set_weights(cases.start_weights(model) if start is None else start)
+        return model
+
+    yield make
+    keras.backend.clear_session()
+
+
+def compile_plain(keras, model, case):
+    model.compile(reference.gated(cases.CASES[case].optimizer(keras)), 'mse', metrics=['mae'])
+
+
+def joined(begin, end, case='adagrad'):
+    """The batches of both ranks together."""
+    return list(cases.joined_batches(cases.CASES[case], RANKS, end))[begin:]
+
+
+def train(model, begin, end, case='adagrad'):
+    return [model.train_on_batch(*batch)[0] for batch in joined(begin, end, case)]
+
+
+def fit(model, begin, end, **arguments):
+    ids, targets = zip(*joined(begin, end))
+    return model.fit(
+        np.concatenate(ids),
+        np.concatenate(targets),
+        batch_size=RANKS * cases.CASES['adagrad'].per_rank,
+        shuffle=False,
+        verbose=0,
+        **arguments,
+    )
+
+
+def own_data(rank, begin, end):
+    """A rank's share of the joined batches, as one array of ids and one of targets."""
+    shares = [cases.share(batch, rank, RANKS) for batch in joined(begin, end)]
+    return [np.concatenate(parts) for parts in zip(*shares)]
+
+
+def assert_all_equal(found, expected):
+    assert len(found) == len(expected)
+    for mine, theirs in zip(found, expected):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+def assert_all_close(found, expected, tolerance=TOLERANCE):
+    assert [np.shape(mine) for mine in found] == [np.shape(theirs) for theirs in expected]
+    for mine, theirs in zip(found, expected):
+        atol = tolerance * np.abs(theirs).max()
+        np.testing.assert_allclose(mine, theirs, rtol=0, atol=atol)
+
+
+def assert_both_end_with(ranks, weights):
+    assert_all_equal(ranks[0]['end'], ranks[1]['end'])
+    assert_all_close(ranks[0]['end'], weights)
+
+
+# --- fit and callbacks -------------------------------------------------------------------------
+
+
+@behaviour('fit')
+def test_fit_with_callbacks_starts_all_ranks_from_rank_0_and_keeps_them_equal(shown, plain, keras):
+    ranks = shown.ranks
+    for rank in ranks:
+        assert_all_equal(rank['start'], ranks[0]['own'])
+    # The table is one for the whole job; the dense weights of rank 1 were others before.
+    assert not np.array_equal(ranks[1]['own'][1], ranks[0]['own'][1])
+    assert_all_equal(ranks[0]['end'], ranks[1]['end'])
+
+    model = plain(start=ranks[0]['own'])
+    plateau = keras.callbacks.ReduceLROnPlateau('loss', factor=0.5, patience=1, min_delta=0.03)
+    history = fit(model, 0, 8, epochs=6, callbacks=[plateau]).history
+    assert_both_end_with(ranks, model.get_weights())
+    assert len(set(history['lr'])) > 1
+    for rank in ranks:
+        for name in ('loss', 'mean_absolute_error', 'lr'):
+            assert_all_close([rank['history ' + name]], [np.array(history[name])])
+        assert_all_equal([rank['history val_loss']], [ranks[0]['history val_loss']])
+
+
+@behaviour('second_fit')
+def test_fit_goes_on_where_the_last_one_ended(shown, plain):
+    ranks = shown.ranks
+    model = plain('adam')
+    train(model, 0, 16)
+    assert_both_end_with(ranks, model.get_weights())
+
+
+@behaviour('generators')
+def test_generators_and_sequences_train_on_all_ranks(shown, plain):
+    ranks = shown.ranks
+    model = plain()
+    train(model, 0, 8)
+    train(model, 8, 12)
+    train(model, 8, 12)
+    assert_both_end_with(ranks, model.get_weights())
+    for number, rank in enumerate(ranks):
+        ids, _ = own_data(number, 8, 12)
+        assert_all_close([rank['predicted']], [model.predict(ids)])
+
+
+@behaviour('broadcast_from_1')
+def test_start_values_of_another_rank_than_0_are_refused(shown):
+    ranks = shown.ranks
+    for rank in ranks:
+        assert str(rank['error']).startswith('PlanError: ')
+        assert 'root_rank=0' in str(rank['error'])
+
+
+@behaviour('horovod_callback:adagrad', 'horovod_callback:adam', 'horovod_callback:tf_adam')
+def test_horovods_own_broadcast_callback_may_be_used(shown, plain):
+    ranks, _, case = shown
+    model = plain(case)
+    train(model, 0, 8)
+    assert_both_end_with(ranks, model.get_weights())
+
+
+@behaviour('schedule:adagrad')
+def test_a_rate_that_changes_by_epoch_reaches_the_shards_at_the_next_step(shown, plain, keras):
+    ranks = shown.ranks
+    model = plain()
+    for epoch in range(4):
+        keras.backend.set_value(model.optimizer.lr, 0.1 * 0.5**epoch)
+        train(model, 0, 4)
+    assert_both_end_with(ranks, model.get_weights())
+
+
+@behaviour('schedule:momentum')
+def test_a_rate_that_changes_by_batch_corrects_the_momentum_on_the_shards_too(shown, plain, keras):
+    ranks = shown.ranks
+    model, rate = plain('momentum'), 0.1
+    for step in range(16):
+        # Goyal et al. (2017): the momentum of a step in which the rate changes changes with it.
+        last, rate = rate, 0.1 * 0.5 ** (step / 4)
+        keras.backend.set_value(model.optimizer.lr, rate)
+        keras.backend.set_value(model.optimizer.momentum, 0.9 * rate / last)
+        train(model, step % 4, step % 4 + 1)
+    assert_both_end_with(ranks, model.get_weights())
+
+
+@behaviour('warmup')
+def test_warmup_ends_with_the_full_rate(shown):
+    ranks = shown.ranks
+    steps = np.arange(1, 9) / 4
+    expected = list(0.2 / RANKS * (1 + steps * (RANKS - 1) / 2)) + [0.2] * 4
+    for rank in ranks:
+        np.testing.assert_allclose(rank['rates'], expected, rtol=1e-6)
+    assert_all_equal(ranks[0]['end'], ranks[1]['end'])
+
+
+@behaviour('metric_average')
+def test_metrics_are_averaged_over_the_ranks(shown):
+    ranks = shown.ranks
+    one, other = (rank['before'] for rank in ranks)
+    assert np.abs(one - other).min() > 0
+    for rank in ranks:
+        np.testing.assert_allclose(rank['after'], (one + other) / 2, rtol=1e-6)
+
+
+@behaviour('checkpoint')
+def test_a_checkpoint_of_rank_0_holds_the_weights_of_the_end_of_its_epoch(shown, plain):
+    ranks = shown.ranks
+    model, saved = plain(), plain()
+    for epoch in range(1, 4):
+        train(model, 0, 4)
+        saved.load_weights(os.path.join(shown.folder, '%d.h5' % epoch))
+        assert_all_close(saved.get_weights(), model.get_weights())
+    assert_both_end_with(ranks, model.get_weights())
+
+
+# --- One rank alone ----------------------------------------------------------------------------
+
+
+@behaviour('alone')
+def test_one_rank_alone_may_predict_and_evaluate_while_the_other_waits(shown, plain):
+    ranks = shown.ranks
+    model = plain()
+    train(model, 0, 3)
+    for number, rank in enumerate(ranks):
+        ids, targets = own_data(number, 10, 13)
+        assert_all_close([rank['predicted']], [model.predict(ids)])
+        assert_all_close([rank['evaluated']], [model.evaluate(ids, targets, verbose=0)])
+        assert_all_close(rank['weights'], model.get_weights())
+        train(model, 3 + number, 4 + number)
+    assert_both_end_with(ranks, model.get_weights())
+
+
+@behaviour('whole_tables')
+def test_weights_are_whole_tables_to_read_to_set_and_to_load(shown, plain):
+    ranks = shown.ranks
+    model = plain()
+    train(model, 0, 3)
+    for rank in ranks:
+        assert_all_close(rank['trained'], model.get_weights())
+        assert_all_equal(rank['set'], [2 * weight for weight in ranks[0]['trained']])
+        assert_all_equal(rank['loaded'], ranks[0]['trained'])
+    # Training goes on from what was set; the optimizer's slots stay, as in plain Keras.
+    model.set_weights([2 * weight for weight in model.get_weights()])
+    train(model, 3, 6)
+    assert_all_close(ranks[1]['after set'], model.get_weights())
+    model.set_weights(ranks[0]['trained'])
+    train(model, 6, 9)
+    assert_both_end_with(ranks, model.get_weights())
+
+
+# --- Several models on one table ---------------------------------------------------------------
+
+
+@behaviour('new_lookup')
+def test_a_lookup_made_after_training_began_pulls_and_trains_the_right_rows(shown, plain, keras):
+    ranks = shown.ranks
+    for rank in ranks:
+        for name in ('first', 'second'):
+            assert_all_equal([rank[name + ' found']], [rank[name + ' expected']])
+        assert str(rank['bad']).startswith('IdOutOfRangeError: '), str(rank['bad'])
+        assert 'layer table looked up id %d,' % cases.ROWS in str(rank['bad'])
+
+    def build(keras):
+        ids = keras.layers.Input((cases.LENGTH,))
+        rows = keras.layers.Embedding(cases.ROWS, cases.WIDTH)(ids)
+        return keras.models.Model(ids, keras.layers.Dense(1)(keras.layers.Flatten()(rows)))
+
+    model = plain(start=ranks[0]['start'], build=build)
+    train(model, 7, 11)
+    assert_both_end_with(ranks, model.get_weights())
+
+
+@behaviour('tied_reader')
+def test_a_model_that_reads_the_table_whole_predicts_from_its_rows_of_now(shown, plain):
+    ranks = shown.ranks
+    model = plain()
+    tables = {'new': model.get_weights()[0]}
+    train(model, 0, 3)
+    tables['before'] = tables['after'] = model.get_weights()[0]
+    train(model, 3, 5)
+    tables['later before'] = tables['later after'] = model.get_weights()[0]
+    for rank in ranks:
+        assert str(rank['kind']) == 'sparse'
+        for name, table in tables.items():
+            assert_all_close([rank[name]], [rank['hidden'].dot(table.T)])
+    assert_both_end_with(ranks, model.get_weights())
+
+
+@behaviour('towers')
+def test_a_tower_predicts_when_only_its_own_input_is_fed(shown, plain):
+    ranks = shown.ranks
+    model = plain('shared')
+    train(model, 0, 4, 'shared')
+    assert_both_end_with(ranks, model.get_weights())
+    for rank in ranks:
+        for name, table in (('new', rank['table']), ('trained', rank['end'][0])):
+            rows = table[rank['ids']]
+            assert_all_equal(rank[name], [rows.reshape(len(rows), -1), rows])
+
+
+@behaviour('recompile')
+def test_a_model_compiled_again_with_another_optimizer_trains_on(shown, plain, keras):
+    ranks = shown.ranks
+    model = plain()
+    train(model, 0, 4)
+    for number, case in enumerate(('adam', 'momentum', 'adagrad'), 1):
+        compile_plain(keras, model, case)
+        train(model, 4 * number, 4 * number + 4)
+    assert_both_end_with(ranks, model.get_weights())
+
+
+@behaviour('two_models')
+def test_a_second_model_leaves_the_first_ones_optimizer_as_it_is(shown, plain):
+    def build(keras):
+        layers = [keras.layers.Embedding(24, cases.WIDTH, input_length=cases.LENGTH)]
+        return keras.models.Sequential(layers + [keras.layers.Flatten(), keras.layers.Dense(1)])
+
+    first, second = plain('adam', build=build), plain('adam', build=build)
+    train(first, 0, 8)
+    train(second, 0, 4)
+    assert_both_end_with(shown.ranks, first.get_weights() + second.get_weights())
+
+
+# --- Arguments of ParallaxOptimizer ------------------------------------------------------------
+
+
+@behaviour('reduction_sum')
+def test_a_sum_moves_a_table_by_the_mean_times_the_number_of_ranks(shown, plain):
+    ranks = shown.ranks
+    model = plain('sgd')
+    start = model.get_weights()
+    train(model, 0, 1)
+    expected = model.get_weights()
+    expected[0] = start[0] + RANKS * (expected[0] - start[0])
+    assert_both_end_with(ranks, expected)
+
+
+def lazy_adam(keras, model, batches):
+    """LazyAdam in numpy, with the gradients of TensorFlow: rows of no gradient stand still."""
+    backend = keras.backend
+    targets = backend.placeholder((None, 1))
+    loss = backend.mean(backend.square(targets - model.output))
+    gradients = backend.gradients(loss, model.trainable_weights)
+    # The table's is of rows that may come twice.
+    gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
+    compute = backend.function([model.input, targets], gradients)
+    weights = model.get_weights()
+    means = [np.zeros_like(weight) for weight in weights]
+    squares = [np.zeros_like(weight) for weight in weights]
+    for step, (ids, wanted) in enumerate(batches):
+        model.set_weights(weights)
+        # The case's own: lr=0.01, decay=0.01, and Keras's default betas and epsilon.
+        rate = 0.01 / (1 + 0.01 * step)
+        rate *= np.sqrt(1 - 0.999 ** (step + 1)) / (1 - 0.9 ** (step + 1))
+        for number, gradient in enumerate(compute([ids, wanted])):
+            rows = np.unique(ids) if number == 0 else slice(None)
+            part = gradient[rows]
+            means[number][rows] = 0.9 * means[number][rows] + 0.1 * part
+            squares[number][rows] = 0.999 * squares[number][rows] + 0.001 * part**2
+            weights[number][rows] -= (
+                rate * means[number][rows] / (np.sqrt(squares[number][rows]) + 1e-7)
+            )
+    return weights
+
+
+@behaviour('lazy')
+def test_lazy_adam_moves_the_rows_of_the_joined_batch_only(shown, plain, keras):
+    ranks = shown.ranks
+    expected = lazy_adam(keras, plain('adam'), joined(0, 10))
+    assert_both_end_with(ranks, expected)
+    # Else the test could not tell it from Keras's own Adam.
+    exact = plain('adam')
+    train(exact, 0, 10)
+    assert np.abs(exact.get_weights()[0] - expected[0]).max() > 1e-3
+
+
+@behaviour('fp16')
+def test_half_precision_on_the_way_is_near_the_numbers_of_full_precision(shown, plain):
+    ranks = shown.ranks
+    model = plain()
+    losses = train(model, 0, 20)
+    assert_all_equal(ranks[0]['end'], ranks[1]['end'])
+    assert_all_close(ranks[0]['end'], model.get_weights(), tolerance=1e-2)
+    mean = (ranks[0]['losses'] + ranks[1]['losses']) / RANKS
+    assert_all_close([mean], [np.array(losses)], tolerance=1e-2)
+    # It was on: full precision is nearer than this.
+    worst = max(np.abs(a - b).max() for a, b in zip(ranks[0]['end'], model.get_weights()))
+    assert worst > 1e-6
+
+
+@behaviour('no_strategy:adagrad', 'no_strategy:adam')
+def test_without_a_strategy_rows_are_gathered_and_numbers_stay_those_of_keras(shown, plain):
+    ranks, _, case = shown
+    assert not np.array_equal(ranks[0]['own'][0], ranks[1]['own'][0])
+    for rank in ranks:
+        assert_all_equal(rank['start'], ranks[0]['own'])
+        # Four dense variables, and of the one sparse its row numbers and their gradients.
+        allreduced, allgathered = (eval(str(rank[name])) for name in ('allreduced', 'allgathered'))
+        assert [cases.ROWS, cases.WIDTH] not in allreduced and len(allreduced) == 4
+        assert sorted(allgathered, key=len) == [[None], [None, cases.WIDTH]]
+    model = plain(case, start=ranks[0]['own'])
+    losses = train(model, 0, 8)
+    assert_both_end_with(ranks, model.get_weights())
+    mean = (ranks[0]['losses'] + ranks[1]['losses']) / RANKS
+    assert_all_close([mean], [np.array(losses)])
+
+
+def test_behaviours_follow_each_other_in_one_job_that_ends_well(jobs):
+    assert jobs.outcome.code == 0, jobs.outcome.output[-5000:]

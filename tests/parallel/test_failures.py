@@ -1,0 +1,127 @@
+"""Every job ends: with the right exit code, a sentence that names the cause, and nothing left."""
+
+import re
+import signal
+import socket
+import time
+
+import launch
+import psutil
+import pytest
+
+from keras_parallax import guard
+
+#: For machines with fewer cores than ranks; no verdict depends on how long a job takes.
+LIMIT_SECONDS = 240
+#: A rank says why it ends by an exception, or, where it cannot be interrupted, without one.
+ENDS = '(WorkerFailedError|Rank 0 ends): '
+#: Way to fail to what some rank must say.
+WAYS = {
+    'bad_id': [
+        r'IdOutOfRangeError: Rank 1: layer words looked up id 57, but its table words/embeddings '
+        r'has 50 rows',
+    ],
+    'exception': [
+        r"KeyError: 'the user made a mistake'",
+        r'WorkerFailedError: Rank 1 on host \S+ failed: KeyError',
+    ],
+    'exception_before_training': [r'Rank 1 on host \S+ failed: KeyError'],
+    'exception_while_others_compute': [r'Rank 0 ends: Rank 1 on host \S+ failed: KeyError'],
+    'exit_code': [r'Rank 1 ended after 3 training batches while rank 0 began batch 4'],
+    'early_success': [
+        r'UnequalBatchesError: Rank 1 ended after 3 training batches while rank 0 began batch 4'
+    ],
+    'unequal_fit': [
+        r'UnequalBatchesError: The ranks have unequal numbers of batches in an epoch: rank 0 has '
+        r'8, rank 1 has 6'
+    ],
+    'other_width': [
+        r'ModelMismatchError: The ranks built different models: rank 1 has words/embeddings: '
+        r'\[50, 5\] float32, sparse where rank 0 has words/embeddings: \[50, 4\] float32'
+    ],
+    'other_name': [r'ModelMismatchError: .*rank 1 has items/embeddings'],
+    'other_rate': [r"ModelMismatchError: .*rank 1 has optimizer config: .*\('lr', 0.2"],
+    'compile_outside': [r'ScopeError: model.compile\(\) ran outside the scope'],
+    'killed': [
+        r'Rank 1 on host \S+ was killed from outside or crashed',
+        ENDS + r'Rank 1 on host \S+ has ended without a word',
+    ],
+    'killed_before_it_serves': [
+        r'Rank 1 on host \S+ was killed from outside or crashed',
+        r'Rank 0 ends: Rank 0 on host \S+ has lost its connection to another rank',
+    ],
+    'killed_before_the_job': [
+        r'Rank 0 ends: Rank 0 on host \S+ has waited in vain for rank 1 to start'
+    ],
+    'stopped': [
+        r'Rank 1 on host \S+ has been stopped for \d+ s .* and is killed',
+        ENDS + r'Rank 1 on host \S+ (has ended without a word|does not answer)',
+    ],
+    'hung': [
+        ENDS + r'Rank 0 has waited \d\d s in training batch 4 for rank 1 on host \S+, which did '
+        r'not begin it',
+    ],
+    'out_of_memory': [
+        r'stderr>:MemoryError',
+        r'WorkerFailedError: Rank 1 on host \S+ failed: MemoryError',
+    ],
+    'optimizer_outside': [r'ScopeError: ParallaxOptimizer was made outside the scope'],
+}
+
+#: How many ranks say which process they are and which port they have, if not all.
+RANKS_THAT_START = {'killed_before_it_serves': 0, 'killed_before_the_job': 0}
+
+
+def left_over(output):
+    """The processes of a job that still run, their guards, and the ports it still has open."""
+    processes, ports = [], []
+    commands = [process.info['cmdline'] or [] for process in psutil.process_iter(['cmdline'])]
+    guarded = [command[3] for command in commands if command[2:3] == [guard.__file__]]
+    for number, port in re.findall(r'PROCESS (\d+) PORT (\d+)', output):
+        if psutil.pid_exists(int(number)) or number in guarded:
+            processes.append(number)
+        with socket.socket() as probe:
+            if probe.connect_ex(('127.0.0.1', int(port))) == 0:
+                ports.append(port)
+    return processes + ports
+
+
+@pytest.mark.parametrize('way', sorted(WAYS))
+def test_a_failed_job_ends_and_says_why(way):
+    environ = {'HOROVOD_GLOO_TIMEOUT_SECONDS': '10'} if way == 'killed_before_the_job' else {}
+    outcome = launch.run(2, 'parallel/failure_worker.py', way, environ=environ, limit=LIMIT_SECONDS)
+    assert outcome.code not in (0, None), outcome.output
+    for expected in WAYS[way]:
+        assert re.search(expected, outcome.output), outcome.output
+    assert len(re.findall('PROCESS', outcome.output)) == RANKS_THAT_START.get(way, 2)
+    assert not left_over(outcome.output)
+
+
+@pytest.mark.parametrize('way', ['ends_well', 'nan_loss'])
+def test_a_job_ends_well(way):
+    outcome = launch.run(3, 'parallel/failure_worker.py', way, limit=LIMIT_SECONDS)
+    assert outcome.code == 0, outcome.output
+    assert len(re.findall('PROCESS', outcome.output)) == 3
+    assert not left_over(outcome.output)
+
+
+@pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_job_ends_with_its_launcher(number, tmp_path):
+    path = tmp_path / 'output'
+    with path.open('wb') as file:
+        launcher = launch.start(2, 'parallel/failure_worker.py', 'never_ends', output=file)
+        try:
+            deadline = time.monotonic() + LIMIT_SECONDS
+            while path.read_text().count('TRAINS') < 2:
+                assert launcher.poll() is None and time.monotonic() < deadline, path.read_text()
+                time.sleep(0.1)
+            launcher.send_signal(number)
+            assert launcher.wait(LIMIT_SECONDS) != 0
+            while left_over(path.read_text()):
+                assert time.monotonic() < deadline, left_over(path.read_text())
+                time.sleep(0.1)
+        finally:
+            launcher.kill()
+    if number != signal.SIGKILL:
+        # Who has lost its launcher has nowhere to say so.
+        assert 'on host' in path.read_text()

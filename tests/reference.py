@@ -1,0 +1,93 @@
+"""Plain Keras in one process: what N workers must equal.
+
+Keras 2.2.4 races with itself: it may update a variable before the backward pass or another update
+has read it. The reference holds its updates back until all gradients are there, and increments the
+step number after everything else; its formulas stay Keras's own.
+"""
+
+import functools
+
+import cases
+import numpy as np
+import tensorflow as tf
+
+
+def gated(optimizer):
+    """Makes an optimizer write nothing before all gradients are there."""
+    if isinstance(optimizer, tf.train.Optimizer):
+        optimizer.compute_gradients = functools.partial(
+            optimizer.compute_gradients, gate_gradients=tf.train.Optimizer.GATE_GRAPH
+        )
+        return optimizer
+    cls = type(optimizer)
+
+    class Gated(cls):
+        def get_gradients(self, loss, params):
+            return tf.tuple([loss] + super().get_gradients(loss, params))[1:]
+
+        def get_updates(self, loss, params):
+            updates = super().get_updates(loss=loss, params=params)
+            counters = [getattr(self, name, None) for name in ('iterations', 'm_schedule')]
+            others, last = [], []
+            for update in updates:
+                is_pair = isinstance(update, tuple)
+                target = update[0] if is_pair else _target(update)
+                if any(target is counter or target == _name(counter) for counter in counters):
+                    last.append(update)
+                else:
+                    others.append(update.op)
+            with tf.control_dependencies(others):
+                for number, update in enumerate(last):
+                    if isinstance(update, tuple):
+                        last[number] = tf.assign(*update)
+                    else:
+                        update.op._add_control_inputs(others)
+            return others + last
+
+    optimizer.__class__ = Gated
+    return optimizer
+
+
+def _name(variable):
+    return None if variable is None else variable.op.name
+
+
+def _target(update):
+    return update.op.inputs[0].op.name
+
+
+def run(case, keras, ranks, steps=cases.STEPS):
+    """Trains a case in one process on the joined batches of `ranks` ranks.
+
+    Returns:
+        The start weights, a list of losses, and the final weights.
+    """
+    keras.backend.clear_session()
+    model = case.model(keras)
+    model.compile(gated(case.optimizer(keras)), case.loss)
+    start = cases.start_weights(model)
+    model.set_weights(start)
+    losses = [
+        np.ravel(model.train_on_batch(*batch))[0]
+        for batch in cases.joined_batches(case, ranks, steps)
+    ]
+    return start, losses, model.get_weights()
+
+
+def check(found, case, keras, ranks):
+    """Checks what a parallel job of `equality_worker.py` found.
+
+    Args:
+        found: its file of results, as `np.load` gives it.
+        case, keras, ranks: as `run` takes them.
+    """
+    start, losses, weights = run(case, keras, ranks)
+    np.testing.assert_allclose(found['losses'], losses, rtol=case.tolerance)
+    for number, (begin, expected) in enumerate(zip(start, weights)):
+        largest = max(np.abs(begin).max(), np.abs(expected).max())
+        np.testing.assert_allclose(
+            found['arr_%d' % number], expected, rtol=0, atol=case.tolerance * largest
+        )
+    # A case in which nothing moves would pass whatever the library does.
+    moved = [not np.array_equal(*pair) for pair in zip(start, weights)]
+    assert any(moved) and len(set(losses)) > 1

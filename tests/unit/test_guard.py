@@ -1,0 +1,98 @@
+"""The process beside a rank, with small real processes in the place of ranks."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from keras_parallax.guard import __file__ as GUARD
+from keras_parallax.guard import sentence
+
+#: A process with a guard; it does what the test says. Keeps the standard library's modules only.
+RANK = """
+import importlib.util, os, signal, sys, time
+spec = importlib.util.spec_from_file_location('guard', sys.argv[1])
+module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+guard = module.Guard(3, 'gpu-7', float(sys.argv[2]), float(sys.argv[3]))
+"""
+
+
+def rank(script, silence=0, stopped=0):
+    """Exit code and error output of a guarded process; both processes have ended by then."""
+    process = subprocess.Popen(
+        [sys.executable, '-c', RANK + script, GUARD, str(silence), str(stopped)],
+        stderr=subprocess.PIPE,
+        universal_newlines=True,
+    )
+    # Ends when the guard has ended too, for it has the same pipe.
+    _, errors = process.communicate(timeout=60)
+    return process.returncode, errors
+
+
+def test_a_guard_speaks_for_a_process_that_is_killed():
+    code, errors = rank('os.kill(os.getpid(), signal.SIGKILL)')
+    assert code == -signal.SIGKILL
+    assert errors.count('\n') == 1
+    assert errors.startswith('Rank 3 on host gpu-7 was killed from outside or crashed')
+
+
+def test_a_guard_speaks_for_a_process_that_ends_without_a_word():
+    code, errors = rank('os._exit(0)')
+    assert code == 0 and errors.startswith('Rank 3 on host gpu-7')
+
+
+def test_a_guard_that_is_dismissed_says_nothing():
+    assert rank('guard.dismiss(); os._exit(5)') == (5, '')
+
+
+def test_a_guard_speaks_although_a_fork_of_the_process_lives_on():
+    script = 'child = os.fork()\nif child: os.kill(os.getpid(), signal.SIGKILL)\ntime.sleep(3)'
+    assert 'Rank 3 on host gpu-7' in rank(script)[1]
+
+
+def test_a_process_that_is_stopped_for_too_long_is_killed():
+    code, errors = rank('os.kill(os.getpid(), signal.SIGSTOP)', stopped=1)
+    assert code == -signal.SIGKILL
+    assert 'Rank 3 on host gpu-7 has been stopped for 1 s' in errors
+
+
+def test_a_process_that_does_not_beat_is_killed():
+    code, errors = rank('time.sleep(300)', silence=1)
+    assert code == -signal.SIGKILL
+    assert errors == 'Rank 3 on host gpu-7 has hung for 1 s and is killed.\n'
+
+
+def test_a_process_that_beats_is_left_alone():
+    script = (
+        'for _ in range(30):\n    guard.beat()\n    time.sleep(0.1)\nguard.dismiss()\nos._exit(0)'
+    )
+    assert rank(script, silence=1.5) == (0, '')
+
+
+def test_without_limits_a_process_may_be_silent():
+    assert rank('time.sleep(2)\nguard.dismiss()\nos._exit(0)') == (0, '')
+
+
+def test_a_process_survives_its_guard():
+    script = (
+        'guard._process.kill(); guard._process.wait()\n'
+        'guard.beat(); guard.dismiss(); print("lives", file=sys.stderr)'
+    )
+    assert rank(script) == (0, 'lives\n')
+
+
+def test_memory_is_named_when_the_kernel_has_killed_for_it():
+    assert 'ran out of memory' in sentence(1, 'h', 'ended', out_of_memory=True)
+    assert '137 is SIGKILL' in sentence(1, 'h', 'ended')
+
+
+@pytest.mark.skipif(not os.path.exists('/proc/vmstat'), reason='needs Linux')
+def test_the_kernel_counts_what_it_has_killed():
+    from keras_parallax.guard import _out_of_memory_kills
+
+    assert _out_of_memory_kills() >= 0
+    with open('/proc/vmstat') as file:
+        assert 'oom_kill ' in file.read()

@@ -1,0 +1,133 @@
+"""The verdict on a job, from the reports of its ranks."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from keras_parallax import ParallaxStrategy, job
+from keras_parallax.errors import (
+    PlanError,
+    ScopeError,
+    ServerLostError,
+    UnequalBatchesError,
+    WorkerFailedError,
+)
+from keras_parallax.verdict import verdict
+
+
+def running(steps, in_step=0, host='here'):
+    return {'state': 'running', 'steps': steps, 'in_step': in_step, 'host': host, 'error': None}
+
+
+def finished(steps):
+    return dict(running(steps), state='finished')
+
+
+def failed(steps, host='there', error='ValueError: no such file'):
+    return dict(running(steps), state='failed', host=host, error=error)
+
+
+@pytest.mark.parametrize(
+    'states',
+    [
+        [running(0)],
+        [running(3), running(3)],
+        # Ranks are seldom at the same step when they are asked.
+        [running(3), running(4), running(2)],
+        [finished(5), finished(5)],
+        [finished(5), running(5)],
+        # A slower rank has the last batches still to do.
+        [finished(5), running(4)],
+        [finished(0), running(0)],
+    ],
+)
+def test_a_job_that_can_go_on_has_no_problem(states):
+    assert verdict(states) is None
+
+
+def test_a_failed_rank_is_named_with_its_host_and_its_error():
+    problem = verdict([running(3), running(3), failed(2, 'gpu-7', 'ValueError: no such file')])
+    assert isinstance(problem, WorkerFailedError)
+    assert str(problem) == 'Rank 2 on host gpu-7 failed: ValueError: no such file'
+
+
+def test_the_first_of_two_failed_ranks_is_named():
+    problem = verdict([running(3), failed(2, 'a'), failed(2, 'b')])
+    assert str(problem).startswith('Rank 1 on host a failed')
+
+
+def test_a_failure_counts_more_than_unequal_batches():
+    assert isinstance(verdict([finished(2), running(3), failed(3)]), WorkerFailedError)
+
+
+def test_a_lost_server_counts_more_than_the_ranks_that_fail_for_it():
+    sentence = 'The server at a:1 is gone.'
+    problem = verdict([failed(3), dict(running(3), lost=sentence)])
+    assert isinstance(problem, ServerLostError) and str(problem) == sentence
+
+
+def test_a_rank_that_begins_a_batch_which_another_never_will_is_told():
+    problem = verdict([running(4), finished(3)])
+    assert isinstance(problem, UnequalBatchesError)
+    message = str(problem)
+    assert 'Rank 1 ended after 3 training batches while rank 0 began batch 4' in message
+    assert 'give every rank the same number of batches' in message
+
+
+def test_all_ranks_that_wait_are_told():
+    message = str(verdict([running(4), finished(3), running(3), running(5)]))
+    assert 'rank 0 began batch 4, rank 3 began batch 5' in message
+    assert 'rank 2' not in message
+
+
+def test_the_rank_that_ended_first_is_told():
+    message = str(verdict([finished(4), finished(2), running(4)]))
+    assert message.startswith('Rank 1 ended after 2 training batches')
+
+
+def test_a_rank_that_ended_without_training_is_told_like_any_other():
+    problem = verdict([finished(0), running(1)])
+    assert isinstance(problem, UnequalBatchesError)
+    assert 'Rank 0 ended after 0 training batches' in str(problem)
+
+
+def test_a_step_may_last_as_long_as_the_deadline_allows():
+    assert verdict([running(4, 600), running(3, 0)], 600) is None
+    assert verdict([running(4, 10**6), running(3, 0)], 0) is None
+    assert verdict([running(4, 0), running(3, 0)], 600) is None
+
+
+@pytest.mark.parametrize('more', [[], [finished(4)]])
+def test_the_rank_that_does_not_begin_a_step_in_time_is_named(more):
+    problem = verdict([running(4, 601.5), running(3, 0, 'gpu-7'), running(4, 590)] + more, 600)
+    assert isinstance(problem, WorkerFailedError)
+    assert str(problem).startswith(
+        'Rank 0 has waited 601 s in training batch 4 for rank 1 on host gpu-7, which did not begin'
+    )
+    assert 'step_timeout' in str(problem)
+
+
+def test_a_step_that_all_ranks_have_begun_and_none_ends_is_named():
+    problem = verdict([running(4, 590), running(4, 601, 'gpu-7')], 600)
+    assert 'Training batch 4 has lasted 601 s on rank 1 on host gpu-7' in str(problem)
+
+
+def test_a_failure_counts_more_than_a_step_that_is_overdue():
+    assert 'failed' in str(verdict([running(4, 700), failed(3)], 600))
+
+
+# --- settings ----------------------------------------------------------------
+
+
+def test_a_job_has_one_step_timeout(monkeypatch):
+    started = SimpleNamespace(step_timeout=600)
+    monkeypatch.setattr(job, '_job', started)
+    assert job.start() is started and job.start(600) is started
+    with pytest.raises(ScopeError, match='600 s was given first, now 5 s'):
+        job.start(5)
+
+
+@pytest.mark.parametrize('seconds', [-1, float('nan')])
+def test_a_step_timeout_that_no_step_could_keep_is_refused(seconds):
+    with pytest.raises(PlanError, match='step_timeout is 0 seconds or more'):
+        ParallaxStrategy(step_timeout=seconds)

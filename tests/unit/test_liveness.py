@@ -1,0 +1,126 @@
+"""Who of the other ranks still answers; real servers and sockets."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+from horovod.run.gloo_run import _allocate
+from horovod.run.http.http_server import RendezvousServer
+
+from keras_parallax import liveness
+from keras_parallax.compat import tf
+from keras_parallax.liveness import ANSWERS, GONE, SILENT, Peer, ask, ask_all, lost, not_started
+
+PEERS = {rank: Peer('h%d' % rank, '10.0.0.%d:1' % rank) for rank in range(4)}
+
+
+@pytest.fixture(scope='module')
+def server():
+    return tf.train.Server.create_local_server()
+
+
+def address(server):
+    return '127.0.0.1:' + server.target.decode().rpartition(':')[2]
+
+
+def closed_port():
+    with socket.socket() as probe:
+        probe.bind(('127.0.0.1', 0))
+        return '127.0.0.1:%d' % probe.getsockname()[1]
+
+
+def test_a_server_that_runs_answers(server):
+    assert ask(address(server)) == ANSWERS
+
+
+def test_where_nobody_listens_the_process_is_gone():
+    assert ask(closed_port()) == GONE
+
+
+def test_a_process_that_takes_connections_and_does_not_answer_is_silent(monkeypatch):
+    monkeypatch.setattr(liveness, '_ANSWER_SECONDS', 1)
+    with socket.socket() as listener:
+        listener.bind(('127.0.0.1', 0))
+        listener.listen(5)
+        assert ask('127.0.0.1:%d' % listener.getsockname()[1]) == SILENT
+
+
+def test_a_server_that_is_stopped_is_silent_until_it_goes_on(monkeypatch):
+    monkeypatch.setattr(liveness, '_ANSWER_SECONDS', 2)
+    script = (
+        'import tensorflow as tf, time; server = tf.train.Server.create_local_server();'
+        'print(server.target.decode(), flush=True); time.sleep(300)'
+    )
+    process = subprocess.Popen(
+        [sys.executable, '-c', script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        universal_newlines=True,
+    )
+    try:
+        where = '127.0.0.1:' + process.stdout.readline().strip().rpartition(':')[2]
+        assert ask(where) == ANSWERS
+        process.send_signal(signal.SIGSTOP)
+        assert ask(where) == SILENT
+        process.send_signal(signal.SIGCONT)
+        monkeypatch.setattr(liveness, '_ANSWER_SECONDS', 60)
+        assert ask(where) == ANSWERS
+    finally:
+        process.kill()
+        process.communicate()
+    assert ask(where) == GONE
+
+
+def test_all_are_asked_and_none_is_no_one(server):
+    peers = {1: Peer('a', address(server)), 5: Peer('b', closed_port())}
+    assert ask_all(peers) == {1: ANSWERS, 5: GONE}
+    assert ask_all({}) == {}
+
+
+# --- sentences ---------------------------------------------------------------
+
+
+def test_nobody_is_lost_if_all_answer():
+    assert lost(PEERS, dict.fromkeys(PEERS, ANSWERS)) is None
+    assert lost({}, {}) is None
+
+
+def test_who_has_ended_is_named_with_its_host():
+    said = lost(PEERS, {0: ANSWERS, 2: GONE, 3: ANSWERS})
+    assert said == (
+        'Rank 2 on host h2 has ended without a word (killed, out of memory, or crashed).'
+    )
+
+
+def test_who_does_not_answer_is_named_apart_from_who_has_ended():
+    said = lost(PEERS, {0: SILENT, 1: GONE, 2: GONE, 3: SILENT})
+    assert said == (
+        'Rank 1 on host h1 and rank 2 on host h2 have ended without a word (killed, out of memory, '
+        'or crashed); rank 0 on host h0 and rank 3 on host h3 do not answer (stopped, hung, or '
+        'its network is down).'
+    )
+
+
+# --- ranks that never start --------------------------------------------------
+
+
+def test_a_rank_that_has_not_started_is_found_where_the_ranks_meet():
+    place = RendezvousServer(verbose=0)
+    port = place.start_server(_allocate('localhost:3', 3))
+    environ = {
+        'HOROVOD_GLOO_RENDEZVOUS_ADDR': '127.0.0.1',
+        'HOROVOD_GLOO_RENDEZVOUS_PORT': str(port),
+        'HOROVOD_SIZE': '3',
+    }
+    place.httpd.cache['global_'] = {'1': b'where to reach it'}
+    assert not_started(dict(os.environ, **environ)) == [0, 2]
+    place.httpd.server_close()
+    environ['HOROVOD_GLOO_RENDEZVOUS_PORT'] = closed_port().rpartition(':')[2]
+    assert not_started(environ) == []
+
+
+def test_without_a_place_to_meet_nobody_is_missed():
+    assert not_started({}) == []

@@ -1,0 +1,263 @@
+"""Every public name: what its docstring says, and that its example runs."""
+
+import ast
+import builtins
+import doctest
+import importlib
+import inspect
+import json
+import os
+import pkgutil
+import re
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+import keras_parallax as kp
+
+
+def public_names():
+    """Every class and function of ours that a user can name, by that name."""
+    found = {name: getattr(kp, name) for name in kp.__all__}
+    del found['callbacks']
+    # Horovod's own, only handed on.
+    del found['Compression']
+    given = [
+        name
+        for name, value in vars(kp.callbacks).items()
+        if getattr(value, '__module__', None) == kp.callbacks.__name__ and name[0] != '_'
+    ]
+    for name in getattr(kp.callbacks, '__all__', given):
+        found['callbacks.' + name] = getattr(kp.callbacks, name)
+    return found
+
+
+def public_methods(cls):
+    """The methods that a class of ours defines, by name."""
+    return {
+        name: value
+        for name, value in vars(cls).items()
+        if inspect.isfunction(value) and not name.startswith('_')
+    }
+
+
+def overrides(cls):
+    """Names of the methods whose contract is that of a parent's."""
+    return {
+        name
+        for name in public_methods(cls)
+        if any(name in vars(parent) for parent in cls.__mro__[1:])
+    }
+
+
+NAMES = public_names()
+CLASSES = {name: value for name, value in NAMES.items() if inspect.isclass(value)}
+#: Names, and the methods that are not a parent's.
+DOCUMENTED = dict(NAMES)
+for class_name, given_class in CLASSES.items():
+    for method_name, method in public_methods(given_class).items():
+        if method_name not in overrides(given_class):
+            DOCUMENTED[f'{class_name}.{method_name}'] = method
+#: Where `python -c` finds no package; in the checkout it would find ours before the installed one.
+HERE = os.path.dirname(os.path.abspath(__file__))
+CALLBACKS = sorted(name for name in NAMES if name.endswith('Callback'))
+
+
+def section(thing, title):
+    """A section of a docstring, without its title; empty if there is none."""
+    text = inspect.getdoc(thing) or ''
+    match = re.search(rf'^{title}:\n((?: {{4}}.*\n|\n)*)', text + '\n', re.MULTILINE)
+    return match.group(1) if match else ''
+
+
+def example(thing):
+    """The doctest examples of a docstring."""
+    # The fence that ends the code would count as expected output.
+    text = re.sub(r'^ *```.*$', '', section(thing, 'Example'), flags=re.MULTILINE)
+    return doctest.DocTestParser().get_examples(text)
+
+
+def arguments(thing):
+    """Names of what a function takes, or what a class takes to be made."""
+    if inspect.isclass(thing):
+        if '__init__' not in vars(thing):
+            return []
+        thing = thing.__init__
+    return [name for name in inspect.signature(thing).parameters if name != 'self']
+
+
+def own_code(function):
+    """The statements of a function, without those of functions inside it."""
+    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
+    pending = list(tree.body)
+    while pending:
+        node = pending.pop()
+        yield node
+        if not isinstance(node, (ast.FunctionDef, ast.Lambda, ast.ClassDef)):
+            pending.extend(ast.iter_child_nodes(node))
+
+
+def raised(function):
+    """Names of the exceptions that a function raises by itself."""
+    return {
+        node.exc.func.id
+        for node in own_code(function)
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call)
+    }
+
+
+def returns_something(function):
+    return any(isinstance(node, ast.Return) and node.value for node in own_code(function))
+
+
+def answered_for(thing):
+    """The functions whose exceptions a docstring answers for."""
+    if not inspect.isclass(thing):
+        return [thing]
+    own = [value for value in vars(thing).values() if inspect.isfunction(value)]
+    return [value for value in own if value.__name__ in overrides(thing) or not value.__doc__]
+
+
+def titles(text):
+    """What a section describes: `start_epoch, end_epoch: ...` are two."""
+    found = re.findall(r'^    (\S.*?):', text, re.MULTILINE)
+    return [part.strip() for title in found for part in title.split(',')]
+
+
+# --- names -------------------------------------------------------------------
+
+
+def test_the_tests_see_the_installed_package():
+    folders = os.path.dirname(os.path.abspath(kp.__file__)).split(os.sep)
+    assert folders[-2] == 'site-packages'
+
+
+def test_all_names_exist_once_and_in_order():
+    assert kp.__all__ == sorted(set(kp.__all__))
+    assert all(hasattr(kp, name) for name in kp.__all__)
+
+
+def test_nothing_public_is_left_out():
+    public = {
+        name
+        for name, value in vars(kp).items()
+        if not name.startswith('_') and not inspect.ismodule(value)
+    }
+    assert public | {'callbacks'} == set(kp.__all__)
+
+
+def test_callbacks_have_the_names_of_horovods():
+    import horovod.keras.callbacks as horovod_callbacks
+
+    theirs = {name for name in vars(horovod_callbacks) if name.endswith('Callback')}
+    assert theirs == {name.split('.')[1] for name in CALLBACKS}
+
+
+@pytest.mark.parametrize('name', CALLBACKS)
+def test_callbacks_take_the_arguments_of_horovods(name):
+    import horovod.keras.callbacks as horovod_callbacks
+
+    def parameters(cls):
+        return [
+            (parameter.name, parameter.default)
+            for parameter in inspect.signature(cls.__init__).parameters.values()
+        ]
+
+    theirs = getattr(horovod_callbacks, name.split('.')[1])
+    assert parameters(NAMES[name]) == parameters(theirs)
+
+
+def test_every_error_of_ours_has_one_base():
+    errors = [cls for cls in CLASSES.values() if issubclass(cls, Exception)]
+    assert len(errors) == 10
+    assert all(issubclass(cls, kp.ParallaxError) for cls in errors)
+
+
+# --- docstrings --------------------------------------------------------------
+
+
+every_documented = pytest.mark.parametrize('name', sorted(DOCUMENTED))
+
+
+@every_documented
+def test_the_first_line_is_a_sentence(name):
+    # `inspect.getdoc` would show a parent's.
+    assert (DOCUMENTED[name].__doc__ or '').splitlines()[0].endswith('.')
+
+
+@every_documented
+def test_every_argument_is_described(name):
+    thing = DOCUMENTED[name]
+    assert titles(section(thing, 'Args')) == arguments(thing)
+
+
+@every_documented
+def test_what_is_returned_is_described(name):
+    thing = DOCUMENTED[name]
+    if inspect.isclass(thing) or not returns_something(thing):
+        assert not section(thing, 'Returns')
+    # One line can say what is returned, as a property's does.
+    elif len(inspect.getdoc(thing).splitlines()) > 1:
+        assert section(thing, 'Returns')
+
+
+@every_documented
+def test_every_error_raised_is_described(name):
+    thing = DOCUMENTED[name]
+    described = titles(section(thing, 'Raises'))
+    for function in answered_for(thing):
+        assert raised(function) <= set(described)
+    for title in described:
+        assert hasattr(kp, title) or hasattr(builtins, title)
+
+
+# --- examples ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize('name', sorted(NAMES))
+def test_a_name_has_an_example(name):
+    assert example(NAMES[name])
+
+
+#: Types an example into a fresh Python, as a user would; as many examples failed as it exits with.
+RUNNER = """
+import doctest, json, sys
+examples = [doctest.Example(*pair) for pair in json.loads(sys.argv[1])]
+failed, tried = doctest.DocTestRunner().run(
+    doctest.DocTest(examples, {}, 'example', None, 0, None)
+)
+sys.exit(failed if tried == len(examples) else 'not all were tried')
+"""
+
+
+@pytest.mark.parametrize('name', sorted(name for name in NAMES if example(NAMES[name])))
+def test_the_example_of_a_name_runs(name):
+    pairs = [(one.source, one.want) for one in example(NAMES[name])]
+    process = subprocess.run(
+        [sys.executable, '-c', RUNNER, json.dumps(pairs)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        cwd=HERE,
+        universal_newlines=True,
+        env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL='2'),
+    )
+    assert process.returncode == 0, process.stdout
+
+
+def test_the_examples_of_what_is_not_public_run():
+    tried = 0
+    for found in pkgutil.iter_modules(kp.__path__):
+        module = importlib.import_module('keras_parallax.' + found.name)
+        for value in list(vars(module).values()):
+            defined = inspect.isclass(value) or inspect.isfunction(value)
+            if not defined or value.__module__ != module.__name__ or value in NAMES.values():
+                continue
+            examples = example(value)
+            test = doctest.DocTest(examples, dict(vars(module)), value.__name__, None, 0, None)
+            outcome = doctest.DocTestRunner().run(test)
+            assert outcome == (0, len(examples))
+            tried += outcome.attempted
+    assert tried
