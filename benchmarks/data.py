@@ -1,0 +1,127 @@
+"""Ids and samples for the benchmarks: Zipf words, the demo's corpus, Criteo's columns.
+
+Everything is made from a seed, so that every system trains on the same batches.
+"""
+
+import os
+import sys
+
+import numpy as np
+
+INTEGERS, CATEGORIES = 13, 26
+
+#: Distinct values in each categorical column of Criteo's Kaggle data, from its usual summary.
+CRITEO_VALUES = (
+    1460, 583, 10131227, 2202608, 305, 24, 12517, 633, 3, 93145, 5683, 8351593, 3194,
+    27, 14992, 5461306, 10, 5652, 2173, 4, 7046547, 18, 15, 286181, 105, 142572,
+)  # fmt: skip
+#: What columns are hashed to here, so that a worker's copy fits the machine: 1,015,569 rows.
+LARGEST_COLUMN = 125000
+
+
+def column_rows(largest=LARGEST_COLUMN):
+    """Rows of each categorical column's table: one for the missing value, then the hashes."""
+    return [1 + min(values, largest) for values in CRITEO_VALUES]
+
+
+class Zipf:
+    """Draws ids in `[0, rows)`; id k has a probability proportional to (k + 1) ** -exponent."""
+
+    def __init__(self, rows, exponent):
+        weights = np.arange(1, rows + 1, dtype=np.float64) ** -exponent
+        self._bounds = np.cumsum(weights) / weights.sum()
+
+    def __call__(self, random, shape):
+        found = np.searchsorted(self._bounds, random.uniform(size=shape))
+        return np.minimum(found, len(self._bounds) - 1).astype(np.int32)
+
+
+def generated_words(vocabulary, exponent=1.0):
+    """A function `(random, batch, length) -> ids` that draws words independently."""
+    draw = Zipf(vocabulary, exponent)
+    return lambda random, batch, length: draw(random, (batch, length))
+
+
+def corpus_words(vocabulary, max_tokens=400000):
+    """A function `(random, batch, length) -> ids` that cuts windows from the demo's corpus."""
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'examples'))
+    import corpus
+
+    words = corpus.read(vocabulary_size=vocabulary, max_tokens=max_tokens).train
+
+    def windows(random, batch, length):
+        starts = random.randint(0, len(words) - length, batch)
+        return words[starts[:, None] + np.arange(length)]
+
+    return windows
+
+
+def write_criteo_like(path, lines, seed, exponent=1.1):
+    """Writes a file in the layout of Criteo's TSV, with its cardinalities and a like skew.
+
+    A line is the label, 13 integers and 26 categories of 8 hexadecimal digits, all separated by
+    tabs; a field that is missing is empty. The label depends on some of them, so that there is
+    something to learn.
+    """
+    random = np.random.RandomState(seed)
+    integers = np.floor(random.lognormal(1.5, 1.5, (lines, INTEGERS))).astype(np.int64)
+    values = np.stack(
+        [Zipf(count, exponent)(random, lines) for count in CRITEO_VALUES], 1
+    ).astype(np.int64)  # fmt: skip
+    score = 0.3 * np.log1p(integers[:, 0]) - 1.2
+    for column in (2, 3, 9, 13):
+        score += np.where(values[:, column] % 3 == 0, 0.8, -0.4)
+    labels = random.uniform(size=lines) < 1 / (1 + np.exp(-score))
+    # As a hash of the value would look: any 32 bits, the same for the same value of a column.
+    hashes = (values + 1) * 2654435761 + np.arange(CATEGORIES) * 40503
+    absent = random.uniform(size=(lines, INTEGERS + CATEGORIES)) < 0.1
+    with open(path, 'w') as file:
+        for line in range(lines):
+            fields = ['%d' % number for number in integers[line]]
+            fields += ['%08x' % (number & 0xFFFFFFFF) for number in hashes[line]]
+            kept = ['' if gone else field for field, gone in zip(fields, absent[line])]
+            file.write('\t'.join(['%d' % labels[line]] + kept) + '\n')
+
+
+def read_criteo(path, rows=None):
+    """Reads Criteo's TSV: `train.txt` of its Kaggle challenge, or a day of the Terabyte log.
+
+    Args:
+        path: the file.
+        rows: rows of each categorical column's table; `column_rows()` by default.
+
+    Returns:
+        Labels `[n, 1]` float32, integers `[n, 13]` float32 as log(1 + x) with 0 for missing and
+        negative ones, and categories `[n, 26]` int32: 0 for missing, otherwise the hash.
+
+    Raises:
+        ValueError: a line is not in the layout.
+    """
+    rows = rows or column_rows()
+    labels, integers, categories = [], [], []
+    with open(path) as file:
+        for number, line in enumerate(file, 1):
+            fields = line.rstrip('\n').split('\t')
+            if len(fields) != 1 + INTEGERS + CATEGORIES:
+                raise ValueError(
+                    'Line %d of %s has %d fields separated by tabs, but Criteo lines have %d: '
+                    'a label, %d integers and %d categories.'
+                    % (number, path, len(fields), 1 + INTEGERS + CATEGORIES, INTEGERS, CATEGORIES)
+                )
+            try:
+                labels.append(float(fields[0]))
+                integers.append([float(field or 0) for field in fields[1 : 1 + INTEGERS]])
+                categories.append(
+                    [
+                        1 + int(field, 16) % (count - 1) if field else 0
+                        for field, count in zip(fields[1 + INTEGERS :], rows)
+                    ]
+                )
+            except ValueError as error:
+                raise ValueError('Line %d of %s: %s.' % (number, path, error)) from None
+    dense = np.log1p(np.maximum(np.array(integers, np.float32), 0))
+    return (
+        np.array(labels, np.float32)[:, None],
+        dense.reshape([-1, INTEGERS]),
+        np.array(categories, np.int32).reshape([-1, CATEGORIES]),
+    )

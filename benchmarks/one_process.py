@@ -1,0 +1,157 @@
+"""One process on a large table: ours against raw TensorFlow's sparse apply and plain Keras.
+
+Every system trains the same model (a table of 793,471 rows of 512, the vocabulary of the 1 Billion
+Word Benchmark; batches of 128 x 20 Zipf ids; Adagrad) in processes of its own, which take turns in
+one run, so that the ratios hold when the machine's speed drifts. Each process prints its median
+step time after warm-up and its peak memory.
+
+    python benchmarks/one_process.py
+"""
+
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+
+import click
+import numpy as np
+from tabulate import tabulate
+
+ROWS, WIDTH, BATCH, LENGTH = 793471, 512, 128, 20
+#: System to (steps of warm-up, steps measured): plain Keras takes seconds a step.
+STEPS = {
+    'raw TensorFlow': (10, 60),
+    'keras-parallax (keras)': (10, 60),
+    'keras-parallax (tf.keras)': (10, 60),
+    'plain keras': (1, 3),
+}
+BASE = 'raw TensorFlow'
+
+
+def batches(count):
+    """Batches of ids `[BATCH, LENGTH]` and targets `[BATCH, 1]`, the same for every system."""
+    random = np.random.RandomState(3)
+    for _ in range(count):
+        ids = (random.zipf(1.2, (BATCH, LENGTH)) - 1) % ROWS
+        yield ids.astype(np.int32), random.uniform(size=(BATCH, 1)).astype(np.float32)
+
+
+def raw_tensorflow():
+    """A step function of raw TensorFlow."""
+    import tensorflow as tf
+
+    ids, targets = tf.placeholder(tf.int32, [None, LENGTH]), tf.placeholder(tf.float32, [None, 1])
+    table = tf.Variable(tf.random_uniform([ROWS, WIDTH], -0.05, 0.05))
+    mean = tf.reduce_mean(tf.nn.embedding_lookup(table, ids), 1)
+    kernel = tf.Variable(tf.random_uniform([WIDTH, 1], -0.05, 0.05))
+    bias = tf.Variable(tf.zeros([1]))
+    loss = tf.losses.mean_squared_error(targets, tf.matmul(mean, kernel) + bias)
+    train = tf.train.AdagradOptimizer(0.1).minimize(loss)
+    session = tf.Session()
+    session.run(tf.global_variables_initializer())
+    # As Keras runs its training function.
+    call = session.make_callable([loss, train], [ids, targets])
+    return lambda x, y: call(x, y)[0]
+
+
+def keras_model(keras, optimizer):
+    """The compiled Keras model."""
+    model = keras.models.Sequential(
+        [
+            keras.layers.Embedding(ROWS, WIDTH, input_length=LENGTH),
+            keras.layers.GlobalAveragePooling1D(),
+            keras.layers.Dense(1),
+        ]
+    )
+    model.compile(optimizer, 'mse')
+    return model
+
+
+def ours(keras):
+    """A step function of keras-parallax."""
+    import keras_parallax as kp
+
+    with kp.ParallaxStrategy():
+        optimizer = kp.ParallaxOptimizer(keras.optimizers.Adagrad(lr=0.1))
+        return keras_model(keras, optimizer).train_on_batch
+
+
+def step_function(system):
+    """The step function of a system: `(ids, targets) -> loss`."""
+    if system == 'raw TensorFlow':
+        return raw_tensorflow()
+    if system == 'keras-parallax (tf.keras)':
+        import tensorflow as tf
+
+        return ours(tf.keras)
+    import keras
+
+    if system == 'plain keras':
+        return keras_model(keras, keras.optimizers.Adagrad(lr=0.1)).train_on_batch
+    return ours(keras)
+
+
+def measure(system):
+    """Trains in this process; returns step time in ms, peak memory in GiB, and the last loss."""
+    warmup, measured = STEPS[system]
+    step, times, loss = step_function(system), [], None
+    for x, y in batches(warmup + measured):
+        start = time.perf_counter()
+        loss = step(x, y)
+        times.append(time.perf_counter() - start)
+    return {
+        'step_ms': 1000 * statistics.median(times[warmup:]),
+        'peak_gib': resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+        'loss': float(np.ravel(loss)[0]),
+    }
+
+
+def run(system):
+    """Measures a system in a process of its own."""
+    environ = dict(os.environ, TF_CPP_MIN_LOG_LEVEL='2')
+    command = [sys.executable, os.path.abspath(__file__), '--system', system]
+    output = subprocess.check_output(command, env=environ, stderr=subprocess.DEVNULL)
+    return json.loads(output.decode('utf-8').splitlines()[-1])
+
+
+def spread(values):
+    """Minimum, median and maximum, as text."""
+    return '%.3g .. %.3g .. %.3g' % (min(values), statistics.median(values), max(values))
+
+
+@click.command()
+@click.option('--rounds', default=5, show_default=True, help='How often each system has its turn.')
+@click.option('--system', type=click.Choice(sorted(STEPS)), help='Measure one, in this process.')
+@click.option('--skip-plain', is_flag=True, help='Leave out plain Keras, which is slow and large.')
+def main(rounds, system, skip_plain):
+    """Prints a table of ratios to raw TensorFlow."""
+    if system:
+        print(json.dumps(measure(system)))
+        return
+    systems = [name for name in STEPS if not (skip_plain and name == 'plain keras')]
+    results = {name: [] for name in systems}
+    with click.progressbar(range(rounds), label='rounds', file=sys.stderr) as bar:
+        for _ in bar:
+            for name in systems:
+                results[name].append(run(name))
+    rows = []
+    for name in systems:
+        pairs = list(zip(results[name], results[BASE]))
+        rows.append(
+            [
+                name,
+                '%.2f' % statistics.median(result['step_ms'] for result in results[name]),
+                spread([mine['step_ms'] / base['step_ms'] for mine, base in pairs]),
+                '%.2f' % statistics.median(result['peak_gib'] for result in results[name]),
+                spread([mine['peak_gib'] / base['peak_gib'] for mine, base in pairs]),
+            ]
+        )
+    headers = ['system', 'step, ms', 'time / raw, min..median..max', 'peak, GiB', 'memory / raw']
+    print(tabulate(rows, headers, tablefmt='pipe', disable_numparse=True))
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,58 @@
+"""The benchmarks on two small hosts, in a few minutes: judges bytes and losses, never time."""
+
+import sys
+import tempfile
+
+import measure
+import report
+import suites
+
+#: What hybrid may send over the floor. Rows are narrower than in the real benchmarks, so headers
+#: and row numbers count for more than there.
+MOST_OVER_FLOOR = 1.15
+
+
+def problems(records):
+    """What is wrong with the records of the smoke test, a list of sentences."""
+    found = [
+        '%s failed: %s' % (record['system'], record['error'])
+        for record in records
+        if 'error' in record
+    ]
+    if found:
+        return found
+    by_system = {record['system']: record for record in records}
+    hybrid, allgather = by_system['hybrid'], by_system['hvd-allgather']
+    for system in ('hybrid', 'allreduce'):
+        if not report.learns_alike(by_system[system], allgather):
+            found.append(
+                "%s learns differently: its last loss is %r, and Horovod's is %r."
+                % (system, by_system[system]['losses'][-1], allgather['losses'][-1])
+            )
+    if not allgather['losses'][-1] < allgather['losses'][0]:
+        found.append('The model does not learn: the losses are %r.' % allgather['losses'])
+    over = hybrid['sent_bytes'] / hybrid['floor_bytes']
+    # Below the floor, something other than training was counted.
+    if not 1 <= over <= MOST_OVER_FLOOR:
+        found.append('hybrid sends %.3f times the floor, not 1 to %.2f.' % (over, MOST_OVER_FLOOR))
+    if not hybrid['sent_bytes'] < allgather['sent_bytes']:
+        found.append(
+            "hybrid sends %d bytes a step, no fewer than Horovod's %d."
+            % (hybrid['sent_bytes'], allgather['sent_bytes'])
+        )
+    return found
+
+
+def main():
+    cases = suites.cases('smoke', hosts=(2,), steps=10)
+    records = measure.measure_all(cases, 200, lambda record: print(report.line(record), flush=True))
+    with tempfile.TemporaryDirectory() as folder:
+        report.write(records, folder)
+    wrong = problems(records)
+    for problem in wrong:
+        print('smoke: ' + problem, file=sys.stderr)
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == '__main__':
+    main()

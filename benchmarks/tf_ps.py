@@ -1,0 +1,170 @@
+"""TensorFlow's parameter-server training, in its documented form.
+
+A server and a worker on every host, `replica_device_setter` with a greedy strategy by bytes,
+partitioned tables looked up with the `mod` strategy (which spreads frequent words), and
+`SyncReplicasOptimizer` under a `MonitoredTrainingSession`.
+
+How it differs in what it learns: TensorFlow 1.11 divides the gradient of a row by the number of
+workers whose batch has the row, where everyone else divides by the number of workers.
+"""
+
+import atexit
+import ctypes
+import os
+import socket
+import subprocess
+import sys
+
+import keras
+import keras.backend as K
+import models
+import tensorflow as tf
+
+from keras_parallax import cluster as addresses
+
+
+class PartitionedTable(keras.layers.Layer):
+    """A table in as many parts as there are servers; otherwise as `models.Table`."""
+
+    def __init__(self, parts, rows, width, seed, name):
+        super().__init__(name=name)
+        self.parts, self.rows, self.width, self.seed = parts, rows, width, seed
+
+    def build(self, input_shape):
+        self.table = _parts(self.name, self.parts, self.rows, [self.width], self.seed)
+        super().build(input_shape)
+
+    def call(self, ids):
+        return tf.nn.embedding_lookup(self.table, ids, partition_strategy='mod')
+
+    def compute_output_shape(self, input_shape):
+        return input_shape + (self.width,)
+
+
+class PartitionedSoftmax(models.SampledSoftmax):
+    """`models.SampledSoftmax` whose weights are in `parts` parts."""
+
+    parts = None
+
+    def tables(self, width):
+        return (
+            _parts('kernel', self.parts, self.vocabulary, [width], self.seed),
+            _parts('bias', self.parts, self.vocabulary, [], None),
+        )
+
+
+def _parts(name, parts, rows, row_shape, seed):
+    """The parts of a variable that begins as Keras's does: row r is in part r % parts."""
+    whole = [rows] + row_shape
+    parts = min(parts, rows)
+
+    def initializer(shape, dtype, partition_info):
+        begin = partition_info.var_offset[0] if partition_info else 0
+        size = -(-rows // parts)
+        number = next(n for n in range(parts) if sum(_sizes(rows, parts)[:n]) == begin)
+        assert shape[0] in (size, size - 1)
+        if seed is None:
+            return tf.zeros(shape, dtype)
+        return models.start_values(seed)(whole, dtype)[number::parts]
+
+    variable = tf.get_variable(
+        name,
+        whole,
+        tf.float32,
+        initializer,
+        partitioner=tf.fixed_size_partitioner(parts) if parts > 1 else None,
+    )
+    return list(variable) if parts > 1 else [variable]
+
+
+def _sizes(rows, parts):
+    return [rows // parts + (number < rows % parts) for number in range(parts)]
+
+
+def build(work, place, threads):
+    """The step function; see `systems`. Starts this host's server too."""
+    from systems import _tf_optimizer, session_config
+
+    config = session_config(threads)
+    ports = [_free_port() for _ in range(2)]
+    address = _own_address()
+    found = place.gather(['%s:%d' % (address, port) for port in ports])
+    cluster = {'ps': [pair[0] for pair in found], 'worker': [pair[1] for pair in found]}
+    server_process = subprocess.Popen(
+        [sys.executable, os.path.abspath(__file__), repr(cluster), str(place.rank), str(threads)],
+        stdin=subprocess.DEVNULL,
+        preexec_fn=_die_with_parent,
+    )
+    # Killed, as servers of TensorFlow are: they have no end of their own.
+    atexit.register(lambda: (server_process.kill(), server_process.wait()))
+    server = tf.train.Server(
+        tf.train.ClusterSpec(cluster), 'worker', task_index=place.rank, config=config
+    )
+    strategy = tf.contrib.training.GreedyLoadBalancingStrategy(
+        place.size, tf.contrib.training.byte_size_load_fn
+    )
+    setter = tf.train.replica_device_setter(
+        cluster=tf.train.ClusterSpec(cluster),
+        worker_device='/job:worker/task:%d' % place.rank,
+        ps_strategy=strategy,
+    )
+    softmax = type('Softmax', (PartitionedSoftmax,), {'parts': place.size})
+    with tf.device(setter):
+        model, loss = work.build(
+            lambda rows, width, seed, name: PartitionedTable(place.size, rows, width, seed, name),
+            softmax,
+            place.rank,
+        )
+        target = tf.placeholder(tf.float32, [None] + [None] * (K.ndim(model.output) - 1))
+        total = K.mean(loss(target, model.output))
+        optimizer = tf.train.SyncReplicasOptimizer(
+            _tf_optimizer(work), place.size, total_num_replicas=place.size
+        )
+        train = optimizer.minimize(total, global_step=tf.train.get_or_create_global_step())
+    session = tf.train.MonitoredTrainingSession(
+        server.target,
+        is_chief=place.rank == 0,
+        hooks=[optimizer.make_session_run_hook(place.rank == 0, num_tokens=0)],
+        config=config,
+        save_summaries_steps=None,
+        save_summaries_secs=None,
+        log_step_count_steps=None,
+    )
+    placeholders = model.inputs + [target]
+
+    def step(inputs, target):
+        feeds = dict(zip(placeholders, inputs + [target]))
+        return float(session.run([total, train], feeds)[0])
+
+    return step
+
+
+def _die_with_parent():
+    # prctl(PR_SET_PDEATHSIG, SIGKILL), which Python has no function for.
+    ctypes.CDLL(None).prctl(1, 9)
+
+
+def _own_address():
+    return addresses.own_address(os.environ, addresses._addresses_of, socket.gethostname())
+
+
+def _free_port():
+    with socket.socket() as probe:
+        probe.bind(('', 0))
+        return probe.getsockname()[1]
+
+
+def serve(cluster, task, threads):
+    """Runs a parameter server until it is killed."""
+    from systems import session_config
+
+    server = tf.train.Server(
+        tf.train.ClusterSpec(cluster), 'ps', task_index=task, config=session_config(threads)
+    )
+    server.join()
+
+
+if __name__ == '__main__':
+    import ast
+
+    serve(ast.literal_eval(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
