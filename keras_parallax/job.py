@@ -66,6 +66,7 @@ class Job:
         self._state, self._error, self._lost = RUNNING, None, None
         self._served, self._dedicated = {}, {}
         self._guard = self._liveness = self._lost_at = None
+        self._over, self._deciding = False, threading.Lock()
         # From now on a rank that is killed is spoken for; the ranks wait for each other in `init`.
         if int(os.environ.get('HOROVOD_SIZE', 1)) > 1:
             self._look_out()
@@ -260,9 +261,10 @@ class Job:
         self._fail(problem, _GRACE_AFTER_LOSS_SECONDS if self._liveness.peers else 0)
 
     def _fail(self, problem, grace=_GRACE_SECONDS):
-        if self.problem is not None:
-            return
-        self.problem = problem
+        with self._deciding:
+            if self._over or self.problem is not None:
+                return
+            self.problem = problem
         last_resort = threading.Timer(grace, self._end_process)
         last_resort.daemon = True
         last_resort.start()
@@ -304,10 +306,13 @@ class Job:
             self._state = FINISHED
             # The other ranks may still read the shards on this process's server.
             self._watch.join()
+        with self._deciding:
+            self._over = self.problem is None
+        if not self._over:
+            # Sessions stay as they are: `interrupt` may be running in one of them.
+            self._end_process()
         for session in list(self._sessions):
             session.abandon()
-        if self.problem is not None:
-            self._end_process()
         if self.size > 1:
             self._liveness.stop()
             self._guard.dismiss()
