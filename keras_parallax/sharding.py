@@ -1,12 +1,12 @@
 """Turns the tables of a model that is built already into sharded ones."""
 
-from keras_parallax import compat, graph
+from keras_parallax import compat, filling, graph
 from keras_parallax.compat import tf
 from keras_parallax.pull import look_up_in, pull_new_lookup, redirect_lookups, redirect_readers
 from keras_parallax.table import ShardedVariable
 
 
-def shard_table(table, members, rank):
+def shard_table(table, start, members, rank):
     """Moves a table to its shards: every read of it, in every model of the graph, goes to them.
 
     Keras has built its layers on an ordinary variable, because only the loss tells whether the
@@ -15,20 +15,18 @@ def shard_table(table, members, rank):
 
     Args:
         table: a `Table` that has no shards yet.
+        start: the `filling.Start` of its variable.
         members: the set of operations that the loss depends on.
         rank: this process's rank.
 
     Returns:
-        A function of a session that fills the shards from this process's values of the variable, a
-        tensor that tells whether this process has such values, and an operation that frees their
-        memory.
+        What this process does for the start values of the shards, a `filling.Fill`.
     """
     variable = table.variable
     storage, reads = compat.storage(variable), graph.value_reads(variable)
     lookups = table.gathers() if table.by_row else graph.all_gathers(variable)
     table.make_shards()
-    fill = table.shard_filler()
-    present, free = tf.is_variable_initialized(variable), compat.memory_release(variable)
+    fill = filling.fill_of(table, start, rank)
     if table.by_row:
         redirect_lookups(table, lookups, members, rank)
     ShardedVariable.adopt(variable, table, lambda ids: pull_new_lookup(table, ids, rank))
@@ -41,7 +39,7 @@ def shard_table(table, members, rank):
         else:
             with compat.inside_loop_of(read):
                 redirect_readers(read.outputs[0], tf.identity(variable.value()))
-    return fill, present, free
+    return fill
 
 
 def forget_variable(variable):

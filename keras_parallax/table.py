@@ -9,9 +9,6 @@ from keras_parallax.blocks import ShardedRows
 from keras_parallax.classify import SPARSE
 from keras_parallax.compat import ResourceVariable, tf
 
-#: Rows are moved between a whole table and its shards in blocks of about this many bytes.
-BLOCK_BYTES = 32 * 2**20
-
 
 class Part(NamedTuple):
     """What one rank updates of a table: its own shard, or the whole table.
@@ -96,34 +93,6 @@ class Table:
             name = '%s/shard_%d' % (self.name, number)
             storage = make_storage(name, self.device_of(shard), self.shape_of(shard), self.dtype)
             self.shards.append(storage)
-
-    def shard_filler(self):
-        """Builds the copy of this process's whole table to the shards.
-
-        Returns:
-            A function of a session that copies block by block.
-        """
-        # A read of its own: the reads that the model has are about to be redirected.
-        whole = self.variable.read_value()
-        if not self.plan.shape:
-            with tf.device(self.shards[0].device):
-                copy = tf.assign(self.shards[0], whole).op
-            return lambda session: session.run(copy)
-        begin, end = tf.placeholder(tf.int32, []), tf.placeholder(tf.int32, [])
-        local = tf.range(begin, end)
-        copies = []
-        for number, shard in enumerate(self.shards):
-            values = tf.gather(whole, local * len(self.shards) + number)
-            with tf.device(shard.device):
-                copies.append(tf.scatter_update(shard, local, values).op)
-        block = max(1, BLOCK_BYTES * self.rows // max(1, self.plan.bytes))
-
-        def fill(session):
-            for copy, shard in zip(copies, self.plan.shards):
-                for first in range(0, shard.rows, block):
-                    session.run(copy, {begin: first, end: min(shard.rows, first + block)})
-
-        return fill
 
 
 #: Starts the names of what lies on the servers.

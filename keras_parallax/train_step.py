@@ -9,6 +9,7 @@ from keras_parallax import (
     cluster,
     compat,
     exchange,
+    filling,
     graph,
     host,
     reshard,
@@ -99,20 +100,21 @@ class TrainStep:
         """
         if self._request.partitions == SEARCH:
             self._request = self._request._replace(partitions=None)
-        plan = self._plan()
-        self._initialize(plan)
-        report = None
+        plan, report = self._plan(), None
+        held = self._set_tables_aside(plan)
         if self._scope and self.size > 1:
             asked = [self._request, self._timing]
             report = model_report(plan, self._optimizer, self._settings, asked)
             check_agreement(self._job.gather(report))
-        self._tables, shardings = self._make_tables(plan)
+        starts = filling.starts_of(held, self.rank, self._job.gather) if self._sharded else {}
+        self._initialize(starts)
+        self._tables, fills = self._make_tables(plan, starts)
         # Keras keeps this operation, whatever the step is made of later.
         self._whole_step = tf.group(*self._assemble())
         self.waits = self._waits(plan)
         if self._scope and (self.size > 1 or self._sharded):
             self._scope.note_train_step(self._whole_step, self)
-            self._start(shardings)
+            self._start(fills)
             if self._strategy.request.partitions == SEARCH:
                 self._tuning.search_partitions(plan, report, self._job.cluster)
         return [self._whole_step]
@@ -209,7 +211,7 @@ class TrainStep:
                 sharding.forget_variable(variable)
                 release.append(compat.memory_release(variable))
         moved = [change for change in changes if isinstance(change, reshard.Moved)]
-        self._fill_shards([change.table for change in moved], {})
+        self._fill_shards([change.table for change in moved])
         for change in changes:
             change.fetch(self._scope.session)
         pairs = [change.pair for change in moved]
@@ -252,25 +254,44 @@ class TrainStep:
         self._first_tokens = bound.start()
         return bound.end_step(operations)
 
-    def _initialize(self, plan):
-        """Has Keras initialize its variables; a table only on rank 0, whose values count."""
+    def _set_tables_aside(self, plan):
+        """Keeps Keras from initializing what is about to be sharded, if it has not yet.
+
+        Returns:
+            A dict from variables that are about to be sharded to whether this process has values
+            of them.
+        """
         if self._scope:
             self._scope.hand_session_to_keras()
-        if self._sharded:
-            for variable, planned in zip(self._variables, plan.variables):
-                if planned.shards and self.rank != 0:
-                    sharding.forget_variable(variable)
-        self._package.backend.get_session()
+        if not self._sharded:
+            return {}
+        new = [
+            variable
+            for variable, planned in zip(self._variables, plan.variables)
+            if planned.shards and not isinstance(variable, ShardedVariable)
+        ]
+        present = self._scope.session.run([tf.is_variable_initialized(each) for each in new])
+        for variable, there in zip(new, present):
+            if not there:
+                sharding.forget_variable(variable)
+        return dict(zip(new, present))
 
-    def _make_tables(self, plan):
+    def _initialize(self, starts):
+        """Initializes what is not: Keras's variables, and tables that rank 0 must copy."""
+        self._package.backend.get_session()
+        copied = [each for each in starts if not (starts[each].held or starts[each].recipe)]
+        if copied and self.rank == 0:
+            self._scope.session.run([variable.initializer for variable in copied])
+
+    def _make_tables(self, plan, starts):
         """Makes the `Table` of each sparse variable, sharded if there are servers.
 
         Returns:
-            A dict from variables to `Table`s, and one from newly sharded tables to the triple of
-            what `shard_table` returns.
+            A dict from variables to `Table`s, and a dict from newly sharded tables to their
+            `filling.Fill`s.
         """
         members = uses.members_of(self._loss, self._records)
-        tables, shardings = {}, {}
+        tables, fills = {}, {}
         for variable, planned in zip(self._variables, plan.variables):
             if planned.kind != rules.SPARSE and not planned.shards:
                 continue
@@ -280,11 +301,11 @@ class TrainStep:
                 table = Table(variable, planned, self._records.get(variable), self._servers)
                 if self._sharded:
                     sharding.forget_variable(variable)
-                    shardings[table] = sharding.shard_table(table, members, self.rank)
+                    fills[table] = sharding.shard_table(table, starts[variable], members, self.rank)
             tables[variable] = table
             if self._scope:
                 self._scope.tables_by_name[table.name] = table
-        return tables, shardings
+        return tables, fills
 
     def _build_operations(self, tables):
         """Builds gradients, exchange and updates; returns the operations of the step."""
@@ -333,13 +354,13 @@ class TrainStep:
         for closing in self._interruptions:
             tf.Session.run(self._scope.session, closing)
 
-    def _start(self, shardings):
-        """Gives the ranks the start values of rank 0, and the shards their rows."""
+    def _start(self, fills):
+        """Gives the shards their start values, and the ranks those of rank 0."""
         if self._sharded:
-            self._fill_shards(list(shardings), shardings)
+            self._fill_shards(list(fills), list(fills.values()))
         self.broadcast(0)
 
-    def _fill_shards(self, new, shardings):
+    def _fill_shards(self, new, fills=()):
         self._scope.open_session()
         session = self._package.backend.get_session()
         shards = [part.variable for table in new for part in table.parts_of(self.rank)]
@@ -348,12 +369,7 @@ class TrainStep:
         if self._first_tokens is not None:
             session.run(self._first_tokens)
         self._job.barrier()
-        if self.rank == 0:
-            for fill, _, _ in shardings.values():
-                fill(session)
-        # All at once: with servers, each new thing to run takes a while to prepare on all of them.
-        held = session.run([present for _, present, _ in shardings.values()])
-        session.run([free for there, (_, _, free) in zip(held, shardings.values()) if there])
+        filling.run(fills, session)
 
     def way(self, table):
         """The `UpdateWay` of a table."""
