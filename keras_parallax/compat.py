@@ -54,6 +54,7 @@ from tensorflow.core.framework import attr_value_pb2  # noqa: E402
 from tensorflow.python.framework import tensor_util as _tensor_util  # noqa: E402
 from tensorflow.python.keras.engine import base_layer as _tf_keras_base  # noqa: E402
 from tensorflow.python.ops import gen_resource_variable_ops as _gen_resource_ops  # noqa: E402
+from tensorflow.python.ops import inplace_ops as _inplace_ops  # noqa: E402
 from tensorflow.python.ops import resource_variable_ops as _resource_ops  # noqa: E402
 
 ResourceVariable = _resource_ops.ResourceVariable
@@ -219,6 +220,20 @@ def assign_freed(variable, value):
     if isinstance(variable, ResourceVariable):
         return _gen_resource_ops.assign_variable_op(variable.handle, value)
     return tf.assign(variable, value, validate_shape=False).op
+
+
+def zeros(shape, dtype):
+    """Zeros that are made where they are placed.
+
+    A session makes those of `tf.zeros` itself, on rank 0 for instance, and sends them to the server
+    inside the graph, of which 2 GB are too much (TF 1.11; proven by
+    `tests/parallel/test_start_values.py::test_no_worker_holds_a_table_that_lies_on_a_dedicated_server`).
+
+    Args:
+        shape: a list of integers.
+        dtype: the dtype, one of a trainable variable.
+    """
+    return _inplace_ops.empty(shape, dtype, init=True)
 
 
 def memory_release(variable):

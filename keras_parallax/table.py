@@ -114,7 +114,7 @@ def make_storage(name, device, shape, dtype, kind=tf.Variable):
     """
     with tf.name_scope(None), tf.device(device):
         variable = kind(
-            tf.zeros(shape, dtype), trainable=False, collections=[], name=STORAGE + name
+            compat.zeros(shape, dtype), trainable=False, collections=[], name=STORAGE + name
         )
     # Keras reads the shape of a variable from here.
     variable._keras_shape = tuple(shape)

@@ -12,6 +12,7 @@ import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir))
 import cases  # noqa: E402
+import memory  # noqa: E402
 
 import keras_parallax as kp  # noqa: E402
 from keras_parallax import checkpoint, job, restoring  # noqa: E402
@@ -20,20 +21,12 @@ MEBIBYTE = 2**20
 WIDTH = 64
 
 
-def status(name):
-    """A size from the kernel's account of this process, in bytes."""
-    with open('/proc/self/status') as file:
-        (line,) = [line for line in file if line.startswith(name + ':')]
-    return int(line.split()[1]) * 1024
-
-
 def extra(function, *arguments, **named):
     """By how much the process was larger while a function ran, and how long it took."""
-    with open('/proc/self/clear_refs', 'w') as file:
-        file.write('5')  # The peak starts from what is now.
-    before, began = status('VmRSS'), time.time()
+    memory.reset_peak()
+    before, began = memory.size('VmRSS'), time.time()
     function(*arguments, **named)
-    return {'bytes': status('VmHWM') - before, 'seconds': time.time() - began}
+    return {'bytes': memory.size('VmHWM') - before, 'seconds': time.time() - began}
 
 
 def main(folder, package, mebibytes, block_mebibytes):
