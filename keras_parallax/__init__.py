@@ -1,7 +1,6 @@
 """Sparsity-aware data-parallel training for Keras: three lines of a script, started by Horovod."""
 
 from keras_parallax import callbacks
-from keras_parallax.checkpoint import latest_checkpoint
 from keras_parallax.compat import hvd as _hvd
 from keras_parallax.errors import (
     CheckpointError,
@@ -18,6 +17,7 @@ from keras_parallax.errors import (
 from keras_parallax.export import export_saved_model
 from keras_parallax.loading import load_model
 from keras_parallax.optimizer import ParallaxOptimizer
+from keras_parallax.resuming import latest_checkpoint
 from keras_parallax.saving import save_model
 from keras_parallax.strategy import ParallaxStrategy
 

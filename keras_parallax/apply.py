@@ -1,6 +1,6 @@
 """Applies the exchanged gradients to everything that this rank updates, and keeps the slots."""
 
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from keras_parallax import cluster, compat, graph, sharding, start_values, updates
 from keras_parallax.compat import ResourceVariable, tf
@@ -40,10 +40,12 @@ class OptimizerState(NamedTuple):
         slots: dict from variables of the model to their slots, in Keras's order: a variable each
             if every rank holds the model's variable, and of a sharded table a list of variables,
             one for each shard. Every rank has them all, whoever owns the shard.
+        names: names of the slots, the same for each variable, if it is one of TensorFlow's.
     """
 
     counters: List[tf.Variable]
     slots: Dict[Any, List[Any]]
+    names: Tuple[str, ...] = ()
 
 
 class Applied(NamedTuple):
@@ -112,19 +114,22 @@ def build_updates(optimizer, keras_updates, variables, dense, mine):
     since = compat.operation_id(tf.no_op())
     before = tf.global_variables()
     operations.extend(keras_updates([(pair.variable, pair.gradient) for pair in pairs]))
-    # One of TensorFlow's optimizers has no weights that Keras knows.
-    own_weights = [] if hasattr(optimizer, 'optimizer') else optimizer.own_weights
     updated = [pair.variable for pair in pairs]
     held = [pair.variable for pair in pairs if pair.table is None]
-    synced = start_values.synced_variables(before, own_weights, updated, held)
-    state = _state(optimizer, own_weights, before, pairs, mine)
+    kept = _kept(optimizer, before, updated)
+    # TensorFlow's optimizers keep the slots that they have when they are applied once more.
+    before = [variable for variable in before if variable not in kept.made]
+    before += [variable for variable in kept.counters if variable not in before]
+    synced = start_values.synced_variables(before, kept.counters + kept.made, updated, held)
+    state = _state(optimizer, kept, pairs, mine)
     if len(held) < len(pairs):
         found = start_values.slots_of_shards(before, synced, updated, held)
         for slot in found:
             sharding.forget_variable(slot)
         storage += [slot for slot in found if _owner_of_slot(slot, mine) == mine.rank]
         storage += [pair.variable for pair in pairs if pair.table and pair.shard is None]
-        _place_on_servers(pairs, state, since)
+        if not hasattr(optimizer, 'optimizer'):
+            _place_on_servers(pairs, state, since)
     if state is not None:
         state.slots.update({table.variable: slots for table, slots in row_slots.items()})
     return Applied(operations, synced, storage, state)
@@ -147,8 +152,8 @@ def _place_on_servers(pairs, state, since):
 
     Args:
         pairs: the `_Pair`s.
-        state: the `OptimizerState`, or `None`: one of TensorFlow's optimizers, which places its
-            updates itself, or a user's of which nothing is known.
+        state: the `OptimizerState`, or `None`: a user's, of which nothing is known. One of
+            TensorFlow's places its updates itself.
         since: only operations with a greater id (`compat.operation_id`) are placed.
     """
     for pair in pairs:
@@ -215,24 +220,54 @@ def _pairs(variables, dense, mine):
     return pairs
 
 
-def _state(optimizer, weights, before, pairs, mine):
+class _Kept(NamedTuple):
+    """What an optimizer keeps for what it updates itself.
+
+    Attributes:
+        counters: its variables that belong to no variable of the model.
+        made: its slots: the first one of each updated variable, then the second one of each.
+        names: names of the slots, if it is one of TensorFlow's.
+        known: whether this is all that it keeps.
+    """
+
+    counters: List[tf.Variable]
+    made: List[tf.Variable]
+    names: Tuple[str, ...] = ()
+    known: bool = True
+
+
+def _kept(optimizer, before, updated):
+    """What an optimizer keeps for the variables that it updates itself, `_Kept`."""
+    if not hasattr(optimizer, 'optimizer'):
+        weights = optimizer.own_weights
+        made = [weight for weight in weights if weight not in before]
+        known = not updated or len(made) % len(updated) == 0
+        return _Kept([weight for weight in weights if weight in before], made, known=known)
+    found = compat.kept_by(optimizer.optimizer, optimizer.iterations.graph, updated)
+    if found is None:
+        return _Kept([optimizer.iterations], [], known=False)
+    others, slots = found
+    names = tuple(sorted(slots))
+    counters = [optimizer.iterations] + [others[name] for name in sorted(others)]
+    return _Kept(counters, [slot for name in names for slot in slots[name]], names)
+
+
+def _state(optimizer, kept, pairs, mine):
     """The state of what the optimizer itself updates.
 
     Its slots of shards are stored under names that every rank knows.
     """
-    counters = [weight for weight in weights if weight in before]
-    made = [weight for weight in weights if weight not in before]
-    if hasattr(optimizer, 'optimizer') or (pairs and len(made) % len(pairs)):
-        if not mine.sync:
-            raise PlanError(
-                'sync=False needs to know which of %s\'s variables belong to which variable of '
-                "the model; use one of Keras's own optimizers, or sync=True."
-                % type(optimizer).__name__
-            )
+    if not mine.sync and (hasattr(optimizer, 'optimizer') or not kept.known):
+        raise PlanError(
+            "sync=False is for Keras's own optimizers, of which it is known which of their "
+            'variables several workers may change at a time, but %s was given; use one of them, '
+            'or sync=True.' % type(getattr(optimizer, 'optimizer', optimizer)).__name__
+        )
+    if not kept.known:
         return None
     slots, of_tables = {}, {}
     for place, pair in enumerate(pairs):
-        own = made[place :: len(pairs)]
+        own = kept.made[place :: len(pairs)]
         if pair.table is None:
             slots[pair.variable] = own
         else:
@@ -242,7 +277,7 @@ def _state(optimizer, weights, before, pairs, mine):
             _slot_of_shards(table, slot, [(pair, own[slot]) for pair, own in found], mine.prefix)
             for slot in range(len(found[0][1]))
         ]
-    return OptimizerState(counters, slots)
+    return OptimizerState(kept.counters, slots, kept.names)
 
 
 def _slot_of_shards(table, number, found, prefix):

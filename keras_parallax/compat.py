@@ -215,6 +215,45 @@ def open_session_of(package, graph):
     return session if session is not None and session.graph is graph else None
 
 
+def kept_by(optimizer, graph, variables):
+    """The variables that a `tf.train.Optimizer` keeps for some of its graph's variables.
+
+    Args:
+        optimizer: the optimizer, whose updates are built.
+        graph: the graph.
+        variables: variables of the graph, all of which it updates.
+
+    Returns:
+        A pair: dict from names to the variables that belong to none of them, such as the powers of
+        Adam's betas, and dict from names of slots to lists of variables, in order of `variables`.
+        `None` if it keeps more than a number besides slots, or not the same slots for all.
+    """
+    # `variables()` lists them without their names (TF 1.11).
+    others = {name: one for (name, of), one in optimizer._non_slot_dict.items() if of is graph}
+    slots = {
+        name: [optimizer.get_slot(variable, name) for variable in variables]
+        for name in optimizer.get_slot_names()
+    }
+    found = [slot for of_name in slots.values() for slot in of_name]
+    if None in found or any(one.shape.ndims != 0 for one in others.values()):
+        return None
+    return others, slots
+
+
+def order_of_samples():
+    """The numbers of the samples in the order of the `fit` that called this, or `None`.
+
+    Both Keras packages keep them in a local variable, an array that they shuffle in place (Keras
+    2.2.4, TF 1.11; proven by `tests/parallel/test_resuming.py`).
+    """
+    frame = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_name == 'fit_loop' and 'index_array' in frame.f_locals:
+            return frame.f_locals['index_array']
+        frame = frame.f_back
+    return None
+
+
 def assign_freed(variable, value):
     """An operation that assigns a variable whose memory was freed."""
     if isinstance(variable, ResourceVariable):

@@ -4,7 +4,7 @@ import functools
 import json
 import warnings
 
-from keras_parallax import checkpoint, compat, restoring
+from keras_parallax import compat, restoring, resuming
 from keras_parallax.blocks import BLOCK_BYTES
 from keras_parallax.compat import hvd, tf
 from keras_parallax.errors import CheckpointError, ScopeError
@@ -30,7 +30,7 @@ def load_model(
             `model.save` wrote, with keras-parallax or with plain Keras.
         custom_objects: dict from names to classes or functions that Keras does not know.
         compile: whether to compile the model as it was when it was saved, and to restore the
-            state of its optimizer.
+            state of its optimizer. Without, every rank must see the file.
         name: as in `ParallaxOptimizer`.
         compression: as in `ParallaxOptimizer`.
         sparse_update: as in `ParallaxOptimizer`.
@@ -59,23 +59,19 @@ def load_model(
     scope = scope_of(tf.get_default_graph())
     if scope is None or not scope.is_open():
         raise ScopeError('Call kp.load_model inside `with strategy:`.')
-    with checkpoint.opened(filepath, checked=False) as (file, sources, _):
-        package = _package_of(file)
-        config = _attribute(file, 'model_config')
-        if config is None:
-            raise CheckpointError(
-                '%s holds no model, only weights; build the model and call model.load_weights.'
-                % filepath
-            )
-        training = _attribute(file, 'training_config')
-        model = package.module.models.model_from_config(config, custom_objects)
-        if not compile or training is None:
-            if compile:
-                told = '%s holds no compiled model: compile it yourself.' % filepath
-                warnings.warn(told, stacklevel=2)
+    read = functools.partial(_read_configs, filepath) if scope.job.rank == 0 else lambda: None
+    # Only rank 0 may see a file, and all must make the same model.
+    name_of_package, config, training = resuming.on_every_rank(scope.job, filepath, read)[0]
+    package = compat.keras_package(name_of_package)
+    model = package.module.models.model_from_config(config, custom_objects)
+    if not compile or training is None:
+        if compile:
+            told = '%s holds no compiled model: compile it yourself.' % filepath
+            warnings.warn(told, stacklevel=2)
+        with resuming.opened(filepath, checked=False) as (file, sources, _):
             mover = restoring.Mover(model, BLOCK_BYTES, None, sources)
             restoring.read_weights(model, restoring.weights_group(file), False, mover)
-            return model
+        return model
     wrap = functools.partial(
         ParallaxOptimizer,
         name=name,
@@ -84,13 +80,22 @@ def load_model(
         sparse_reduction=sparse_reduction,
     )
     _compile(package, model, training, custom_objects or {}, wrap)
-    checkpoint.resume(model, filepath)
+    resuming.resume(model, filepath)
     return model
 
 
-def _package_of(file):
-    version = _decoded(file.attrs.get('keras_version', b''))
-    return compat.keras_package('tf.keras' if version.endswith('-tf') else 'keras')
+def _read_configs(filepath):
+    """The name of the Keras package that wrote a file, its model, and how that was compiled."""
+    with resuming.opened(filepath, checked=False) as (file, _, _):
+        version = _decoded(file.attrs.get('keras_version', b''))
+        config = _attribute(file, 'model_config')
+        if config is None:
+            raise CheckpointError(
+                '%s holds no model, only weights; build the model and call model.load_weights.'
+                % filepath
+            )
+        package = 'tf.keras' if version.endswith('-tf') else 'keras'
+        return package, config, _attribute(file, 'training_config')
 
 
 def _attribute(file, name):

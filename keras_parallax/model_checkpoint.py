@@ -4,11 +4,12 @@ import os
 import shutil
 import warnings
 
-from keras_parallax import checkpoint
+from keras_parallax import checkpoint, random_state, resuming
 from keras_parallax.compat import tf
 from keras_parallax.errors import CheckpointError, PlanError
 from keras_parallax.files import remove_leftovers, saved_under
 from keras_parallax.optimizer import step_of
+from keras_parallax.tensorflow_slots import is_tensorflows, name_of
 
 _RAISE, _WARN = 'raise', 'warn'
 
@@ -16,9 +17,10 @@ _RAISE, _WARN = 'raise', 'warn'
 class ModelCheckpoint(tf.keras.callbacks.ModelCheckpoint):
     """Saves the job's whole state after epochs: what `strategy.resume` continues from.
 
-    That is every weight, the optimizer's slots, counters and rates, the number of epochs and
-    NumPy's global random state, with which Keras shuffles. The file is one that plain Keras loads.
-    It appears under its name when it is complete; until then the one before stays.
+    That is every weight, the optimizer's slots, counters and rates, the number of epochs, the
+    states of NumPy's and Python's global generators, and the order into which `fit` has shuffled
+    the samples. The file is one that plain Keras loads. It appears under its name when it is
+    complete; until then the one before stays.
 
     In one file, rank 0 saves on its own: the callback may be given to every rank or to rank 0
     alone. Sharded, every rank saves what it owns: give the callback to every rank.
@@ -41,8 +43,8 @@ class ModelCheckpoint(tf.keras.callbacks.ModelCheckpoint):
 
     Raises:
         ValueError: an argument is none of the above.
-        PlanError: when training begins, if the optimizer is one of `tf.train`, whose state Keras
-            cannot save.
+        PlanError: when training begins, if the optimizer keeps variables of which it is not known
+            what they belong to.
 
     Example:
         ```python
@@ -83,16 +85,25 @@ class ModelCheckpoint(tf.keras.callbacks.ModelCheckpoint):
 
     def on_train_begin(self, logs=None):
         """Checks that the state can be saved."""
-        step = step_of(self._trained)
-        if hasattr(self._trained.optimizer, 'optimizer') and not self.save_weights_only:
+        step, optimizer = step_of(self._trained), self._trained.optimizer
+        keeps = not self.save_weights_only and (step.has_shards or is_tensorflows(optimizer))
+        if step.state is None and keeps:
             raise PlanError(
-                "Keras cannot save the state of TensorFlow's %s; use an optimizer of Keras, or "
-                'save_weights_only=True.' % type(self._trained.optimizer.optimizer).__name__
+                'The state of %s cannot be saved, for it is not known which of its variables '
+                'belong to which variable of the model; use another optimizer, or '
+                'save_weights_only=True.' % name_of(optimizer)
             )
         if step.rank == 0:
             remove_leftovers(self.filepath)
         else:
             self.verbose = 0
+
+    def on_epoch_begin(self, epoch, logs=None):
+        """Has the first epoch after a resume go on from the order of samples before."""
+        step = step_of(self._trained)
+        if step.saved_order is not None:
+            random_state.restore_order(step.saved_order)
+            step.saved_order = None
 
     def on_epoch_end(self, epoch, logs=None):
         """Saves, if it is time to."""
@@ -126,7 +137,7 @@ class ModelCheckpoint(tf.keras.callbacks.ModelCheckpoint):
         found = [
             path
             for path in saved_under(self.filepath)
-            if path in self._saved or checkpoint.is_checkpoint(path)
+            if path in self._saved or resuming.is_checkpoint(path)
         ]
         for path in found[: -self.max_to_keep]:
             if os.path.isdir(path):

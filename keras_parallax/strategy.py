@@ -2,7 +2,7 @@
 
 import contextlib
 
-from keras_parallax import checkpoint, job, model_methods, scope, summary, units, updates, uses
+from keras_parallax import job, model_methods, resuming, scope, summary, units, updates, uses
 from keras_parallax.asynchronous import Timing, check_timing
 from keras_parallax.compat import hvd, tf
 from keras_parallax.errors import PlanError, ScopeError
@@ -163,7 +163,8 @@ class ParallaxStrategy:
         Args:
             model: the model, compiled in this strategy's scope as it was when it was saved.
             path: a checkpoint of `kp.callbacks.ModelCheckpoint`, or a file that `model.save`
-                wrote, with keras-parallax or with plain Keras.
+                wrote, with keras-parallax or with plain Keras; `None`, as `kp.latest_checkpoint`
+                returns it, changes nothing. That of rank 0 counts.
             show_progress: whether to show a progress bar; if `None`, for large tables on a
                 terminal.
 
@@ -186,7 +187,7 @@ class ParallaxStrategy:
             0
             ```
         """
-        return checkpoint.resume(model, path, show_progress=show_progress)
+        return resuming.resume(model, path, show_progress=show_progress)
 
     def plan(self, model):
         """The plan of a compiled model.

@@ -78,6 +78,8 @@ class TrainStep:
         self._first_tokens = None
         self._strategy = strategy
         self._gather, self._tuning = None, Tuning(self)
+        #: The order of samples that a checkpoint had, until training goes on from it.
+        self.saved_order = None
         #: The name scope in which Keras builds the step: its own slots have their names from it.
         self.name_scope = loss.graph.get_name_scope()
 
@@ -403,6 +405,13 @@ class TrainStep:
         if self._weights is None:
             self._weights = keras_order(self._optimizer, self.state, self._variables)
         return self._weights
+
+    @property
+    def named_slots(self):
+        """The slots of one of TensorFlow's optimizers, a dict from `'slot/variable'` to weights."""
+        names = itertools.product(self.state.names, self._variables)
+        slots = self.weights[len(self.state.counters) :]
+        return {'%s/%s' % (name, of.op.name): slot for (name, of), slot in zip(names, slots)}
 
     @property
     def has_shards(self):

@@ -15,7 +15,7 @@ import cases  # noqa: E402
 import memory  # noqa: E402
 
 import keras_parallax as kp  # noqa: E402
-from keras_parallax import checkpoint, job, restoring  # noqa: E402
+from keras_parallax import checkpoint, job, restoring, resuming  # noqa: E402
 
 MEBIBYTE = 2**20
 WIDTH = 64
@@ -62,7 +62,7 @@ def main(folder, package, mebibytes, block_mebibytes):
             for first, last in some:
                 table.write(session, first, np.zeros((last - first, WIDTH)))
         job.start().barrier()
-        found[name] = extra(checkpoint.resume, model, source, block_bytes=block)
+        found[name] = extra(resuming.resume, model, source, block_bytes=block)
         job.start().barrier()
         found[name]['right'] = all(
             np.array_equal(table.read(session, *bounds), rows) for bounds, rows in zip(some, before)
