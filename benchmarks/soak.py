@@ -151,18 +151,21 @@ def started_anew(run, attempt):
         Failure: an attempt ended that nobody had ended.
     """
     hung = 0
-    while True:
-        try:
-            states = run.wait_for(
-                lambda state: state['restart'] >= attempt + hung, seconds=LAUNCH_SECONDS
-            )
-        except TimeoutError:
-            end_launcher(run)
-            hung += 1
-            continue
-        if any(state['restart'] > attempt + hung for state in states):
-            raise Failure('Attempt %d failed although nobody was killed.' % (attempt + hung))
-        return hung
+    while not has_started(run, attempt + hung):
+        end_launcher(run)
+        hung += 1
+    return hung
+
+
+def has_started(run, attempt):
+    """Waits until every rank of an attempt is there; returns whether they came in time."""
+    try:
+        states = run.wait_for(lambda state: state['restart'] >= attempt, LAUNCH_SECONDS)
+    except TimeoutError:
+        return False
+    if any(state['restart'] > attempt for state in states):
+        raise Failure('Attempt %d failed although nobody was killed.' % attempt)
+    return True
 
 
 def end_launcher(run):

@@ -1,8 +1,10 @@
 """`kp.callbacks.ModelCheckpoint` in one process: what it keeps, and what it refuses."""
 
 import os
+import warnings
 
 import cases
+import h5py
 import horovod.keras as hvd
 import keras
 import numpy as np
@@ -23,9 +25,9 @@ def model():
     keras.backend.clear_session()
 
 
-def fit(model, *callbacks, epochs=4):
+def fit(model, *callbacks, epochs=4, **arguments):
     ids, targets = cases.ids_and_targets(np.random.RandomState(0), 12)
-    model.fit(ids, targets, 6, epochs, verbose=0, callbacks=list(callbacks))
+    model.fit(ids, targets, 6, epochs, verbose=0, callbacks=list(callbacks), **arguments)
 
 
 @pytest.mark.parametrize('sharded', [False, True], ids=['single', 'sharded'])
@@ -74,13 +76,113 @@ def test_weights_alone_are_saved_when_asked(model, tmpdir):
         model.strategy.resume(model, path)
 
 
-def test_an_optimizer_whose_state_keras_cannot_save_is_refused_at_the_start(model, tmpdir):
-    with model.strategy:
-        optimizer = kp.ParallaxOptimizer(tf.train.AdamOptimizer(), keras='keras')
-        model.compile(optimizer, 'mse')
-    with pytest.raises(kp.PlanError, match='AdamOptimizer'):
+TENSORFLOWS = {
+    'adam': lambda: tf.train.AdamOptimizer(0.01),
+    'adagrad': lambda: tf.train.AdagradOptimizer(0.1),
+    'momentum': lambda: tf.train.MomentumOptimizer(0.1, 0.9),
+    'rmsprop': lambda: tf.train.RMSPropOptimizer(0.01, momentum=0.5, centered=True),
+}
+
+
+def with_tensorflows(package, optimizer):
+    """A model in a graph of its own, with one of TensorFlow's optimizers."""
+    package.backend.clear_session()
+    with kp.ParallaxStrategy() as strategy:
+        made = cases.CASES['adam'].model(package)
+        name = 'keras' if package is keras else 'tf.keras'
+        made.compile(kp.ParallaxOptimizer(optimizer, keras=name), 'mse')
+    made.set_weights(cases.start_weights(made))
+    made.strategy = strategy
+    return made
+
+
+@pytest.mark.parametrize(
+    'name, package',
+    [('adam', tf.keras), ('adagrad', keras), ('momentum', tf.keras), ('rmsprop', keras)],
+)
+def test_the_state_of_tensorflows_optimizers_is_in_our_checkpoint(name, package, tmpdir):
+    unbroken = with_tensorflows(package, TENSORFLOWS[name]())
+    pattern = str(tmpdir.join('{epoch}.h5'))
+    np.random.seed(0)
+    fit(unbroken, kp.callbacks.ModelCheckpoint(pattern))
+    expected = unbroken.get_weights() + unbroken.optimizer.get_weights()
+    resumed = with_tensorflows(package, TENSORFLOWS[name]())
+    fit(resumed, epochs=1)
+    assert resumed.strategy.resume(resumed, pattern.format(epoch=2)) == 2
+    fit(resumed, kp.callbacks.ModelCheckpoint(str(tmpdir.join('other'))), initial_epoch=2)
+    found = resumed.get_weights() + resumed.optimizer.get_weights()
+    # Two dense layers and a table have five variables; each has a slot or more.
+    assert len(found) == len(expected) >= 5 + 1 + 5
+    for one, other in zip(found, expected):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_the_file_of_a_model_with_tensorflows_optimizer_is_that_of_keras(tmpdir):
+    ours = with_tensorflows(keras, TENSORFLOWS['adam']())
+    with pytest.warns(UserWarning, match='TensorFlow optimizers do not make it possible'):
+        ours.save(str(tmpdir.join('ours.h5')))
+    with warnings.catch_warnings():
+        warnings.simplefilter('error', UserWarning)
+        fit(ours, kp.callbacks.ModelCheckpoint(str(tmpdir.join('checkpoint.h5'))), epochs=1)
+    keras.backend.clear_session()
+    plain = cases.CASES['adam'].model(keras)
+    plain.compile(TENSORFLOWS['adam'](), 'mse')
+    with pytest.warns(UserWarning):
+        plain.save(str(tmpdir.join('plain.h5')))
+    found = []
+    for name in ('plain', 'ours', 'checkpoint'):
+        with h5py.File(str(tmpdir.join(name + '.h5')), 'r') as file:
+            found.append((sorted(file.attrs), dict(file.attrs), []))
+            file.visit(found[-1][-1].append)
+    assert found[0] == found[1]
+    assert found[0][-1] == [path for path in found[2][-1] if not path.startswith('keras_parallax')]
+    assert found[0][:2] == found[2][:2]
+
+
+def test_the_state_of_another_optimizer_of_tensorflow_is_refused_by_name(tmpdir):
+    pattern = str(tmpdir.join('{epoch}.h5'))
+    fit(
+        with_tensorflows(keras, TENSORFLOWS['adam']()),
+        kp.callbacks.ModelCheckpoint(pattern),
+        epochs=1,
+    )
+    for other in (TENSORFLOWS['adagrad'](), 'adam'):
+        model = with_tensorflows(keras, other)
+        with pytest.raises(kp.CheckpointError, match='with the optimizer AdamOptimizer'):
+            model.strategy.resume(model, pattern.format(epoch=1))
+    centered = tf.train.RMSPropOptimizer(0.1, centered=True)
+    fit(with_tensorflows(keras, centered), kp.callbacks.ModelCheckpoint(pattern), epochs=1)
+    model = with_tensorflows(keras, tf.train.RMSPropOptimizer(0.1))
+    with pytest.raises(kp.CheckpointError, match='in the slots mg/'):
+        model.strategy.resume(model, pattern.format(epoch=1))
+
+
+class _Counting(tf.train.GradientDescentOptimizer):
+    """A user's optimizer that keeps a slot of some variables only."""
+
+    def _create_slots(self, var_list):
+        self._zeros_slot(var_list[0], 'count', self._name)
+
+
+def test_an_optimizer_whose_state_is_not_known_is_refused_at_the_start(tmpdir):
+    model = with_tensorflows(keras, _Counting(0.1))
+    with pytest.raises(kp.PlanError, match='_Counting'):
         fit(model, kp.callbacks.ModelCheckpoint(str(tmpdir.join('model.h5'))))
     assert not os.listdir(str(tmpdir))
+    fit(
+        model,
+        kp.callbacks.ModelCheckpoint(str(tmpdir.join('model.h5')), save_weights_only=True),
+        epochs=1,
+    )
+    assert os.listdir(str(tmpdir)) == ['model.h5']
+
+
+def test_without_a_checkpoint_resume_changes_nothing(model, tmpdir):
+    before = model.get_weights()
+    latest = kp.latest_checkpoint(str(tmpdir.join('{epoch}.h5')))
+    assert model.strategy.resume(model, latest) == 0
+    for one, other in zip(model.get_weights(), before):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_a_save_that_fails_raises_or_warns_as_asked(model, tmpdir):

@@ -1,0 +1,108 @@
+"""Run by `horovodrun` or alone: trains the entries of a job of `resumed.py`, and saves half way.
+
+Usage: resuming_worker.py FOLDER JOB [ADDRESS...], with the addresses of dedicated servers. What a
+rank has half way and at the end goes to FOLDER/results/ENTRY/half or end/RANK.npz.
+"""
+
+import os
+import random
+import sys
+
+import numpy as np
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir))
+import cases  # noqa: E402
+import keras  # noqa: E402
+import resumed  # noqa: E402
+
+import keras_parallax as kp  # noqa: E402
+from keras_parallax import checkpoint, job  # noqa: E402
+
+
+def note(folder, name, strategy, model, **others):
+    """Writes what this rank has."""
+    folder = os.path.join(folder, 'results', name)
+    os.makedirs(folder, exist_ok=True)
+    weights = model.get_weights() + model.optimizer.get_weights()
+    np.savez(os.path.join(folder, '%d.npz' % strategy.rank), *weights, **others)
+
+
+def train(model, case, strategy, begin, end):
+    for batch in list(cases.joined_batches(case, resumed.RANKS, end))[begin:]:
+        model.train_on_batch(*cases.share(batch, strategy.rank, strategy.size))
+
+
+def build(package, case, arguments):
+    package.backend.clear_session()
+    with kp.ParallaxStrategy(**arguments) as strategy:
+        model = case.model(package)
+        optimizer = kp.ParallaxOptimizer(
+            case.optimizer(package), keras='keras' if package is keras else 'tf.keras'
+        )
+        model.compile(optimizer, case.loss)
+    model.set_weights(cases.start_weights(model))
+    job.start().barrier()
+    return strategy, model
+
+
+def run(folder, name, entry, addresses):
+    case, arguments = cases.find(entry.case), dict(entry.strategy)
+    if arguments.get('servers') == 'dedicated':
+        arguments['servers'] = addresses
+    strategy, model = build(keras, case, arguments)
+    if entry.source is None:
+        train(model, case, strategy, 0, entry.half)
+        job.start().barrier()
+        note(folder, name + '/half', strategy, model)
+        if strategy.is_chief:
+            checkpoint.save(model, os.path.join(folder, name + '.single.h5'), 3)
+        checkpoint.save_parts(model, os.path.join(folder, name + '.parts'), 3)
+        epoch = 3
+    else:
+        # Whatever was before must not count.
+        train(model, case, strategy, 0, 1)
+        epoch = strategy.resume(model, os.path.join(folder, '.'.join(entry.source)))
+        job.start().barrier()
+        note(folder, name + '/half', strategy, model)
+        # With sync=False nothing else keeps another rank from training.
+        job.start().barrier()
+    train(model, case, strategy, entry.half, entry.steps)
+    job.start().barrier()
+    note(folder, name + '/end', strategy, model, epoch=epoch)
+    job.start().barrier()
+
+
+def shuffle(folder, package, way):
+    """Four epochs in an order that Keras shuffles, at once and broken off after the second."""
+    case = cases.CASES['momentum']
+    path = os.path.join(folder, 'shuffled', package.__name__ + str(way), '{epoch}')
+    found = []
+    for begin in (0, 2):
+        strategy, model = build(package, case, {})
+        np.random.seed(begin + strategy.rank)
+        random.seed(begin + strategy.rank)
+        epoch = strategy.resume(model, path.format(epoch=begin) if begin else None)
+        assert epoch == begin
+        inputs, targets = case.batch(np.random.RandomState(strategy.rank), 24)
+        model.fit(
+            inputs, targets, 4, epochs=4, initial_epoch=epoch, shuffle=way, verbose=0,
+            callbacks=[kp.callbacks.ModelCheckpoint(path, sharded=True)],
+        )  # fmt: skip
+        found.append(model.get_weights() + [random.random(), np.random.random_sample()])
+    name = 'shuffled/%s %s' % (package.__name__, way)
+    folder = os.path.join(folder, 'results', name)
+    os.makedirs(folder, exist_ok=True)
+    for half, arrays in zip(('unbroken', 'resumed'), found):
+        np.savez(os.path.join(folder, '%s-%d.npz' % (half, strategy.rank)), *arrays)
+
+
+def main(folder, name, *addresses):
+    for entry in resumed.JOBS[name].items():
+        run(folder, *entry, addresses)
+    if name == 'two ranks':
+        for package in ('keras', 'tf.keras'):
+            for way in (True, 'batch'):
+                shuffle(folder, cases.keras_module(package), way)
+
+
+main(*sys.argv[1:])

@@ -1,0 +1,90 @@
+"""Jobs go on from what jobs of another size, architecture or set of servers have saved."""
+
+import contextlib
+import os
+
+import cases
+import keras
+import launch
+import numpy as np
+import pytest
+import reference
+import resumed
+import servers
+
+TOLERANCE = 1e-5
+NAMES = [(job, name) for job, entries in resumed.JOBS.items() for name in entries]
+SHUFFLES = ['%s %s' % (package, way) for package in ('keras', 'tensorflow.keras')
+            for way in (True, 'batch')]  # fmt: skip
+
+
+@pytest.fixture(scope='module')
+def folder(tmpdir_factory):
+    """Where the jobs have saved, each going on from those before it."""
+    made = tmpdir_factory.mktemp('resuming')
+    for job in resumed.JOBS:
+        with contextlib.ExitStack() as stack:
+            addresses = []
+            if job == 'dedicated servers':
+                started = [
+                    stack.enter_context(servers.Server(servers.free_port(), made, '--keep'))
+                    for _ in range(2)
+                ]
+                addresses = [server.address for server in started]
+            outcome = launch.run(
+                resumed.RANKS_OF[job], 'parallel/resuming_worker.py', made, job, *addresses
+            )
+        assert outcome.code == 0, outcome.output[-5000:]
+    return str(made)
+
+
+def results(folder, name):
+    """What each rank has noted, a list of lists of arrays."""
+    folder = os.path.join(folder, 'results', name)
+    found = [np.load(os.path.join(folder, file)) for file in sorted(os.listdir(folder))]
+    return [[one['arr_%d' % n] for n in range(len(one.files) - ('epoch' in one))] for one in found]
+
+
+def assert_close(found, expected):
+    assert len(found) == len(expected) > 2
+    for one, other in zip(found, expected):
+        assert one.shape == other.shape
+        np.testing.assert_allclose(one, other, rtol=0, atol=TOLERANCE * np.abs(other).max())
+
+
+@pytest.mark.parametrize('job, name', NAMES)
+def test_the_numbers_at_the_end_are_those_of_plain_keras_without_a_break(folder, job, name):
+    entry = resumed.JOBS[job][name]
+    if not entry.equals_plain_keras:
+        pytest.skip('workers do not wait for each other')
+    start, _, expected = reference.run(
+        cases.find(entry.case), keras, resumed.RANKS, entry.steps
+    )
+    for found in results(folder, name + '/end'):
+        assert_close(found[: len(expected)], expected)
+    assert not np.array_equal(start[0], expected[0])
+
+
+@pytest.mark.parametrize('job, name', [
+    (job, name) for job, name in NAMES if resumed.JOBS[job][name].source
+])  # fmt: skip
+def test_every_weight_and_slot_is_the_one_that_was_saved(folder, job, name):
+    saved, _ = resumed.JOBS[job][name].source
+    expected = results(folder, saved + '/half')[0]
+    for found in results(folder, name + '/half'):
+        assert len(found) == len(expected)
+        for one, other in zip(found, expected):
+            np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize('name', SHUFFLES)
+def test_samples_come_in_the_order_of_a_run_without_a_break(folder, name):
+    folder = os.path.join(folder, 'results', 'shuffled', name)
+    for rank in range(2):
+        unbroken, found = (
+            np.load(os.path.join(folder, '%s-%d.npz' % (which, rank)))
+            for which in ('unbroken', 'resumed')
+        )
+        assert len(unbroken.files) > 4
+        for one in unbroken.files:
+            np.testing.assert_array_equal(found[one], unbroken[one])

@@ -1,0 +1,105 @@
+"""What the tests of resuming train, save and go on with: the names that their processes share."""
+
+from typing import Any, Dict, NamedTuple, Optional, Tuple
+
+import cases
+
+#: Batches are those of two ranks, whatever the size of a job.
+RANKS = 2
+FORMS = ('single.h5', 'parts')
+
+
+class Entry(NamedTuple):
+    """One training run of a job: from the start, saving half way, or from what another has saved.
+
+    Attributes:
+        case: name of the case of `cases.py`.
+        strategy: arguments of `ParallaxStrategy`.
+        source: name of the entry whose checkpoint it goes on from, and the form; or `None`.
+        half, steps: number of steps until the save, and until the end.
+    """
+
+    case: str
+    strategy: Dict[str, Any]
+    source: Optional[Tuple[str, str]] = None
+    half: int = 4
+    steps: int = 8
+
+    @property
+    def equals_plain_keras(self):
+        """Whether it must have the numbers of one process."""
+        return self.strategy.get('sync', True)
+
+
+def after(source, form, strategy):
+    """An entry that goes on from another one's checkpoint."""
+    found = next(entries[source] for entries in JOBS.values() if source in entries)
+    return found._replace(strategy=strategy, source=(source, form))
+
+
+HYBRID_3 = {'partitions': 3}
+PS, PS_3 = {'architecture': 'ps'}, {'architecture': 'ps', 'partitions': 3}
+ALLREDUCE, AUTO = {'architecture': 'allreduce'}, {'architecture': 'auto'}
+ASYNC = {'architecture': 'ps', 'sync': False}
+#: From the names of jobs to their entries, which run in this order.
+JOBS = {}
+JOBS['two ranks'] = {
+    'hybrid_3': Entry('adam', HYBRID_3),
+    'ps': Entry('momentum', PS),
+    'ps_3': Entry('few_rows', PS_3),
+    'allreduce': Entry('adagrad', ALLREDUCE),
+    # A density is measured in ten steps; then the table becomes dense.
+    'auto': Entry('auto_400_adam', AUTO, half=11, steps=22),
+    'async': Entry('adam', ASYNC),
+    'tf_adam': Entry('tf_adam', {}),
+    'tf_adagrad': Entry('tf_adagrad', PS_3),
+    'tf_momentum': Entry('tf_momentum', ALLREDUCE),
+}
+JOBS['three ranks'] = {
+    'hybrid to ps': after('hybrid_3', 'parts', PS),
+    'ps to allreduce': after('ps', 'parts', ALLREDUCE),
+    'ps to hybrid': after('ps_3', 'single.h5', {}),
+    'allreduce to ps': after('allreduce', 'parts', PS_3),
+    'auto to auto': after('auto', 'parts', AUTO),
+    'auto to hybrid': after('auto', 'single.h5', HYBRID_3),
+    'async to async': after('async', 'parts', ASYNC),
+    'tf_adam to ps': after('tf_adam', 'parts', PS_3),
+    'tf_adam to allreduce': after('tf_adam', 'single.h5', ALLREDUCE),
+    'tf_adagrad to hybrid': after('tf_adagrad', 'parts', {}),
+    'tf_momentum to hybrid': after('tf_momentum', 'parts', HYBRID_3),
+    # TensorFlow's optimizers follow tables to other shards, too.
+    'tf_adam to search': after('tf_adam', 'parts', {'partitions': 'search'})._replace(steps=20),
+}
+JOBS['one process'] = {
+    'hybrid alone': after('hybrid_3', 'parts', {}),
+    'ps alone': after('ps', 'parts', PS),
+    'allreduce alone': after('allreduce', 'single.h5', ALLREDUCE),
+    'auto alone': after('auto', 'parts', AUTO),
+    'tf_adam alone': after('tf_adam', 'parts', {}),
+    'tf_adagrad alone': after('tf_adagrad', 'single.h5', {}),
+}
+JOBS['a server a host'] = {
+    'host': Entry('adam', {'servers': 'host'}),
+    'to host': after('hybrid_3', 'parts', {'servers': 'host', 'partitions': 2}),
+    'tf_adam to host': after('tf_adam', 'parts', {'servers': 'host', 'partitions': 2}),
+}
+#: `dedicated` stands for the addresses of two servers.
+DEDICATED = {'servers': 'dedicated'}
+JOBS['dedicated servers'] = {
+    'dedicated': Entry('adam', DEDICATED),
+    'host to dedicated': after('host', 'parts', DEDICATED),
+    'tf_adam to dedicated': after('tf_adam', 'single.h5', dict(DEDICATED, partitions=3)),
+}
+JOBS['one process again'] = {
+    'host alone': after('host', 'single.h5', {}),
+    'dedicated alone': after('dedicated', 'parts', {}),
+}
+RANKS_OF = {
+    'two ranks': 2,
+    'three ranks': 3,
+    'one process': 0,
+    'a server a host': 2,
+    'dedicated servers': 2,
+    'one process again': 0,
+}
+assert all(cases.find(entry.case) for entries in JOBS.values() for entry in entries.values())
