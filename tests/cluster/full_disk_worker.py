@@ -1,10 +1,12 @@
-"""Run by `horovodrun` on a disk of a few MiB: saves after epochs while the disk is full or not.
+"""Run by `horovodrun` on a disk of a few MiB: saves while the disk is full, or not the same.
 
 Usage: full_disk_worker.py FOLDER RESULTS. Each rank writes RESULTS/RANK.json.
 """
 
+import ctypes
 import json
 import os
+import subprocess
 import sys
 import warnings
 
@@ -15,9 +17,27 @@ import cases  # noqa: E402
 import keras  # noqa: E402
 
 import keras_parallax as kp  # noqa: E402
-from keras_parallax import job  # noqa: E402
+from keras_parallax import checkpoint, job  # noqa: E402
 
 ROWS = 10000
+_CLONE_NEWNS = 0x20000
+
+
+def hide(folder):
+    """Puts an empty disk of this process's own in the place of a folder's, as another host has."""
+    if ctypes.CDLL(None, use_errno=True).unshare(_CLONE_NEWNS):
+        raise OSError(ctypes.get_errno(), 'unshare')
+    subprocess.check_call(['mount', '--make-rprivate', '/'])
+    subprocess.check_call(['mount', '-t', 'tmpfs', 'tmpfs', folder])
+
+
+def told_by(function, *arguments):
+    """The `CheckpointError` that a call raises, as text."""
+    try:
+        function(*arguments)
+    except kp.CheckpointError as error:
+        return str(error)
+    return 'nothing was raised'
 
 
 def main(folder, results):
@@ -75,6 +95,23 @@ def main(folder, results):
         one['again'] = fit(sharded, 1, False, 'raise')
         one['epoch again'] = strategy.resume(model, path)
         job.start().barrier()
+    parts, single = os.path.join(folder, 'parts'), os.path.join(folder, 'model.h5')
+    found['apart'] = one = {'before': state(), 'parts before': sorted(os.listdir(parts))}
+    if strategy.rank == 1:
+        hide(folder)
+    one['resume'] = told_by(strategy.resume, model, parts)
+    one['save'] = told_by(checkpoint.save_parts, model, parts)
+    one['after'] = state()
+    one['parts'] = sorted(os.listdir(parts)) if os.path.exists(parts) else []
+    # What only rank 0 sees is enough, of a single file.
+    latest = kp.latest_checkpoint(os.path.join(folder, 'model.h5'))
+    one['found'], one['epoch'] = latest == single, strategy.resume(model, latest)
+    one['resumed'] = state()
+    keras.backend.clear_session()
+    with strategy:
+        model = kp.load_model(single)
+    one['loaded'] = state()
+    job.start().barrier()
     with open(os.path.join(results, '%d.json' % strategy.rank), 'w') as file:
         json.dump(found, file)
     job.start().barrier()

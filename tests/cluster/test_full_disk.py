@@ -1,4 +1,4 @@
-"""A disk that is full when a job saves; needs root, to mount a disk of a few MiB."""
+"""A disk that is full when a job saves, or that is not every rank's; needs root, to mount one."""
 
 import json
 import os
@@ -61,3 +61,22 @@ def test_every_rank_is_told_which_rank_could_not_save_its_part(ranks):
     for rank in ranks:
         (told,) = rank['sharded']['raise']
         assert told.startswith('CheckpointError: Rank ') and 'No space left on device' in told
+
+
+def test_parts_on_disks_that_are_not_the_same_are_refused_on_every_rank(ranks):
+    for rank in ranks:
+        assert 'does not see the checkpoint that rank 0 sees' in rank['apart']['resume']
+        assert 'must save to storage that every host sees' in rank['apart']['save']
+        assert 'rank-00001' in rank['apart']['save']
+        assert rank['apart']['after'] == rank['apart']['before']
+    # The checkpoint of before is whole, and nothing of the failed save is left.
+    assert ranks[0]['apart']['parts'] == ranks[0]['apart']['parts before']
+    assert len(ranks[0]['apart']['parts']) == 4
+    assert ranks[1]['apart']['parts'] == []
+
+
+def test_a_single_file_that_only_rank_0_sees_is_enough_to_go_on(ranks):
+    assert [rank['apart']['found'] for rank in ranks] == [True, False]
+    for rank in ranks:
+        assert rank['apart']['epoch'] == 2
+        assert rank['apart']['resumed'] == rank['apart']['loaded'] != rank['apart']['before']
