@@ -19,17 +19,23 @@ import weakref
 from keras_parallax import cluster, costs, door, guard, liveness, probe
 from keras_parallax.collectives import Gatherer
 from keras_parallax.compat import hvd, tf
-from keras_parallax.errors import PlanError, ScopeError, ServerLostError, WorkerFailedError
+from keras_parallax.errors import (
+    ParallaxError,
+    PlanError,
+    ScopeError,
+    ServerLostError,
+    WorkerFailedError,
+)
 from keras_parallax.host import hosts_of, pays
 from keras_parallax.servers import checked, place_servers
-from keras_parallax.verdict import FAILED, FINISHED, RUNNING, verdict
+from keras_parallax.verdict import FAILED, FINISHED, RUNNING, speaker, verdict
 
 _INTERVAL_SECONDS = 0.5
 #: How long a rank that cannot go on may take to leave by its exception before it is ended.
 _GRACE_SECONDS = 15
 #: The same, when a rank was lost. Until half of it has passed no rank ends, for the others are to
 #: find the rank that was lost, and not those that ended because of it.
-_GRACE_AFTER_LOSS_SECONDS = 12
+_GRACE_AFTER_LOSS_SECONDS = 10
 #: How long the host of a dedicated server may be silent. With the grace, less than 30 seconds.
 _SILENT_SECONDS = 8
 _PROBE_SECONDS = 1.0
@@ -66,7 +72,9 @@ class Job:
         self._state, self._error, self._lost = RUNNING, None, None
         self._served, self._dedicated = {}, {}
         self._guard = self._liveness = self._lost_at = None
-        self._over, self._deciding = False, threading.Lock()
+        self._over, self._deciding, self._decided = False, threading.Lock(), threading.Event()
+        # Whether this rank is the one that tells the user of the problem.
+        self._speaks, self._states = True, []
         # From now on a rank that is killed is spoken for; the ranks wait for each other in `init`.
         if int(os.environ.get('HOROVOD_SIZE', 1)) > 1:
             self._look_out()
@@ -190,6 +198,11 @@ class Job:
         """Says that the training step has ended, well or not."""
         self._step_began = None
 
+    def await_problem(self):
+        """Waits until the watch knows why a step has broken off, or does not either."""
+        if self.size > 1:
+            self._decided.wait(_GRACE_SECONDS)
+
     def interrupt_on_failure(self, step):
         """Has `step.interrupt()` called when the job cannot go on, for as long as it exists."""
         self._steps.add(step)
@@ -243,40 +256,47 @@ class Job:
             except tf.errors.OpError:
                 # Horovod has shut down because a process ended that had said nothing before.
                 self._fail(WorkerFailedError('Another rank of the job ended without a word.'))
-                return
+                break
             finally:
                 self._liveness.waiting_since = None
-            if report['state'] != RUNNING:
-                self._told.set()
             problem = verdict(states, self.step_timeout)
-            if problem and report['state'] != FAILED:
-                self._fail(problem)
+            if problem:
+                self._states = states
+                if report['state'] != FAILED:
+                    self._fail(problem, speaker(states) == self.rank)
             if problem or all(state['state'] == FINISHED for state in states):
-                return
+                break
             time.sleep(_INTERVAL_SECONDS)
+        self._told.set()
 
-    def _lose(self, problem):
+    def _lose(self, problem, speaks):
         self._lost_at = time.monotonic()
         # At the start of a job there is nothing to be interrupted.
-        self._fail(problem, _GRACE_AFTER_LOSS_SECONDS if self._liveness.peers else 0)
+        self._fail(problem, speaks, _GRACE_AFTER_LOSS_SECONDS if self._liveness.peers else 0)
 
-    def _fail(self, problem, grace=_GRACE_SECONDS):
+    def _fail(self, problem, speaks=True, grace=_GRACE_SECONDS):
         with self._deciding:
             if self._over or self.problem is not None:
                 return
-            self.problem = problem
+            self.problem, self._speaks = problem, speaks
+        self._decided.set()
         last_resort = threading.Timer(grace, self._end_process)
         last_resort.daemon = True
         last_resort.start()
         for step in list(self._steps):
             # Each in a thread of its own: one of a graph that is gone must not hold up the others.
-            interrupter = threading.Thread(target=step.interrupt)
+            interrupter = threading.Thread(target=self._interrupt, args=[step])
             interrupter.daemon = True
             interrupter.start()
 
+    def _interrupt(self, step):
+        # A session that is closed, or whose servers are gone, has no step that could be saved.
+        with contextlib.suppress(tf.errors.OpError, RuntimeError):
+            step.interrupt()
+
     def _end_process(self):
         with contextlib.suppress(OSError):  # Who has lost the launcher has nowhere to write to.
-            if not isinstance(getattr(sys, 'last_value', None), type(self.problem)):
+            if self._speaks:
                 sys.stderr.write('Rank %d ends: %s\n' % (self.rank, self.problem))
             sys.stdout.flush()
             sys.stderr.flush()
@@ -295,17 +315,25 @@ class Job:
         os._exit(1)
 
     def _on_exception(self, kind, error, trace):
+        said = ''.join(traceback.format_exception_only(kind, error)).strip()
         if self.problem is None:
-            self._error = ''.join(traceback.format_exception_only(kind, error)).strip()
-            self._state = FAILED
+            self._error, self._state = said, FAILED
             self._told.wait(_GRACE_SECONDS)
-        self._excepthook(kind, error, trace)
+        # What several ranks find wrong alike, one tells: the lowest of those that did first.
+        before = self._states[: self.rank] if self.problem is None else self._states
+        if isinstance(error, ParallaxError) and said in [state['error'] for state in before]:
+            self._speaks = False
+        elif self._speaks or error is not self.problem:
+            self._excepthook(kind, error, trace)
+            self._speaks = self._speaks and error is not self.problem
 
     def _finish(self):
         if self.size > 1 and self._state != FAILED:
             self._state = FINISHED
-            # The other ranks may still read the shards on this process's server.
-            self._watch.join()
+            # The other ranks may still read the shards on this process's server. Of ranks that are
+            # lost the watch never hears.
+            while self._watch.is_alive() and self._lost_at is None:
+                self._watch.join(_INTERVAL_SECONDS)
         with self._deciding:
             self._over = self.problem is None
         if not self._over:

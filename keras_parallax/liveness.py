@@ -21,10 +21,17 @@ from keras_parallax.probe import ANSWERS, GONE, SILENT, probe
 _TICK_SECONDS = 0.5
 #: News come twice a second; after this long without, the others' servers are asked.
 _SUSPICION_SECONDS = 5
+#: After this long without news a host that has twice not been reached counts as cut off. It is less
+#: than Gloo's timeout, so that a job ends within 30 seconds, and more than a network's hiccup.
+_CUT_OFF_SECONDS = 10
 #: How long a server may take to answer. Its threads do nothing that lasts.
 _ANSWER_SECONDS = 4
 #: After a connection broke: how often to ask until a process that is ending has ended.
 _ATTEMPTS = 4
+
+
+#: Its host cannot be reached, or does not answer.
+CUT_OFF = 'cut off'
 
 
 class Peer(NamedTuple):
@@ -41,12 +48,12 @@ def ask(address):
         address: its `'address:port'`.
 
     Returns:
-        `ANSWERS`, `SILENT` (stopped, hung, or not to be reached), or `GONE`: its host answers that
-        there is no such process.
+        `ANSWERS`, `GONE` (its host answers that there is no such process), `SILENT` (the process is
+        there, but stopped, hung or very busy), or `CUT_OFF`.
     """
     answer = probe(address, _ANSWER_SECONDS)
     if answer != ANSWERS:
-        return answer
+        return GONE if answer == GONE else CUT_OFF
     # The kernel accepts connections for a process that is stopped.
     return ANSWERS if answers_calls('grpc://' + address, _ANSWER_SECONDS) else SILENT
 
@@ -58,7 +65,7 @@ def ask_all(peers):
         peers: dict from ranks to `Peer`s.
 
     Returns:
-        A dict from ranks to `ANSWERS`, `SILENT` or `GONE`.
+        A dict from ranks to `ANSWERS`, `GONE`, `SILENT` or `CUT_OFF`.
     """
     if not peers:
         return {}
@@ -71,7 +78,7 @@ def lost(peers, answers):
 
     Args:
         peers: dict from ranks to `Peer`s.
-        answers: dict from ranks to `ANSWERS`, `SILENT` or `GONE`.
+        answers: dict from ranks to `ANSWERS`, `GONE`, `SILENT` or `CUT_OFF`.
 
     Returns:
         A string or `None`.
@@ -79,6 +86,7 @@ def lost(peers, answers):
     parts = []
     for state, singular, plural in (
         (GONE, 'has ended without a word (killed, out of memory, or crashed)', 'have'),
+        (CUT_OFF, 'does not answer (its host is down, or the network to it)', 'do'),
         (SILENT, 'does not answer (stopped, hung, or its network is down)', 'do'),
     ):
         ranks = sorted(rank for rank in answers if answers[rank] == state)
@@ -88,6 +96,28 @@ def lost(peers, answers):
             parts.append(' and '.join(names) + ' ' + predicate)
     text = '; '.join(parts)
     return text[:1].upper() + text[1:] + '.' if text else None
+
+
+def missing(before, answers, waited):
+    """The ranks that have ended or whose host is cut off, while the news are overdue.
+
+    Nobody counts who has missed but one of two askings, and who is silent may have been stopped by
+    a debugger, or be very busy: Horovod's own timeout is for that.
+
+    Args:
+        before: dict from ranks to what they answered last time.
+        answers: the same, of now.
+        waited: seconds without news; 0 if a host may be cut off for any time.
+
+    Returns:
+        The part of `answers` about those ranks.
+    """
+    states = (GONE, CUT_OFF) if waited > _CUT_OFF_SECONDS else (GONE,)
+    return {
+        rank: answer
+        for rank, answer in answers.items()
+        if answer in states and before.get(rank) in (GONE, CUT_OFF)
+    }
 
 
 def not_started(environ):
@@ -122,7 +152,8 @@ class Liveness:
         rank: this process's rank.
         timeout: seconds without news after which the job is given up; 0 for never.
         guard: the `Guard` of this process, which wants to hear that it lives.
-        on_lost: function that is called, once, with the exception that says who is lost.
+        on_lost: function that is called, once, with the exception that says who is lost, and with
+            whether this rank is the one to tell the user.
 
     Attributes:
         peers: dict from ranks to `Peer`s; empty as long as their servers are not known.
@@ -136,17 +167,19 @@ class Liveness:
         self._rank, self._timeout = rank, timeout
         self._guard, self._on_lost = guard, on_lost
         self._parent = os.getppid()
-        self._missed = set()
+        self._answers, self._speaks = {}, True
         self._aborted = False
         self._over = threading.Event()
         self._restore = horovod_aborts(self._on_abort)
-        thread = threading.Thread(target=self._run, name='parallax-liveness')
-        thread.daemon = True
-        thread.start()
+        self._thread = threading.Thread(target=self._run, name='parallax-liveness')
+        self._thread.daemon = True
+        self._thread.start()
 
     def stop(self):
         """Looks no longer: the job has come to its end."""
         self._over.set()
+        # A thread that comes out of TensorFlow while Python 3.6 ends could crash the process.
+        self._thread.join()
         self._restore()
 
     def _on_abort(self):
@@ -162,7 +195,14 @@ class Liveness:
             if problem is None:
                 problem = self._problem()
                 if problem is not None:
-                    self._on_lost(WorkerFailedError(problem))
+                    self._on_lost(WorkerFailedError(problem), self._speaks)
+
+    def _name(self, answers):
+        """The sentence about ranks that are lost, which the lowest of the others tells the user."""
+        found = lost(self.peers, answers)
+        lower = [rank for rank in self.peers if rank < self._rank]
+        self._speaks = found is None or all(rank in answers for rank in lower)
+        return found
 
     def _problem(self):
         if os.getppid() != self._parent:
@@ -173,37 +213,48 @@ class Liveness:
         if self._aborted:
             return self._after_abort()
         since = self.waiting_since
-        waited = 0 if since is None else time.monotonic() - since
-        if waited < _SUSPICION_SECONDS:
-            self._missed = set()
+        if since is None or time.monotonic() - since < _SUSPICION_SECONDS:
+            self._answers = {}
             return None
-        peers, answers = self.peers, ask_all(self.peers)
+        before, self._answers = self._answers, ask_all(self.peers)
+        waited = time.monotonic() - since
+        if self.waiting_since != since:
+            # The news came while this thread was asking.
+            return None
         if self._timeout and waited > self._timeout:
-            return lost(peers, answers) or (
+            found = [rank for rank in self._answers if self._answers[rank] != ANSWERS]
+            return self._name({rank: self._answers[rank] for rank in found}) or (
                 'Rank %d has had no news of the other ranks for %d s (step_timeout), although '
                 'their servers answer.' % (self._rank, waited)
             )
-        gone = {rank for rank in answers if answers[rank] == GONE}
-        # Twice, for the news may have come while this thread was looking.
-        confirmed, self._missed = gone & self._missed, gone
-        if not confirmed or self.waiting_since != since:
-            return None
-        return lost(peers, {rank: GONE for rank in confirmed})
+        return self._name(missing(before, self._answers, self._timeout and waited))
 
     def _after_abort(self):
+        before = {}
         for _ in range(_ATTEMPTS):
-            found = lost(self.peers, ask_all(self.peers))
+            answers = ask_all(self.peers)
+            # A server may be too busy to answer once.
+            sure = (GONE, CUT_OFF)
+            found = self._name(
+                {
+                    rank: answer
+                    for rank, answer in answers.items()
+                    if answer in sure or answer == before.get(rank) == SILENT
+                }
+            )
             if found:
                 return found
+            before = answers
             self._guard.beat()
             time.sleep(_TICK_SECONDS)
         here = (self._rank, socket.gethostname())
-        missing = not_started(os.environ)
-        if missing:
+        absent = not_started(os.environ)
+        if absent:
+            self._speaks = set(range(self._rank)) <= set(absent)
             return (
                 'Rank %d on host %s has waited in vain for rank %s to start; see what horovodrun '
                 'shows of it, or allow more with horovodrun --gloo-timeout-seconds.'
-                % (here + (', '.join(map(str, missing)),))
+                % (here + (', '.join(map(str, absent)),))
             )
         return (
             'Rank %d on host %s has lost its connection to another rank; see what that has said '

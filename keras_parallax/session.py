@@ -21,6 +21,14 @@ _NODE = re.compile(r'\{\{node (?P<node>[^}]+)\}\}')
 #: What TensorFlow says of a server that is gone, that does not know a graph any more because it was
 #: started anew, or whose devices are not those of this job.
 _LOST = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.InvalidArgumentError)
+#: What TensorFlow and, as an `UnknownError`, Horovod say when another rank is gone: sometimes
+#: before the watch knows which one (`tests/parallel/test_failures.py`).
+_BROKEN_OFF = (
+    tf.errors.UnavailableError,
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.UnknownError,
+)
 
 
 class ParallaxSession(tf.Session):
@@ -106,6 +114,9 @@ class ParallaxSession(tf.Session):
             problem = self._id_problem(error)
             if problem is None and isinstance(error, _LOST):
                 problem = job.lost_server()
+            if problem is None and isinstance(error, _BROKEN_OFF):
+                job.await_problem()
+                problem = job.problem
             if problem is None:
                 raise
             raise problem from error

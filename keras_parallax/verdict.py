@@ -47,6 +47,24 @@ def verdict(states, step_timeout=0):
     )
 
 
+def speaker(states):
+    """The one rank that tells the user why the job cannot go on; a failed one tells that itself.
+
+    Args:
+        states: as `verdict` takes them.
+
+    Returns:
+        The lowest of those ranks that are not to blame, if there are any: of the ranks that run,
+        one that has begun the most steps.
+    """
+
+    def aptness(rank):
+        state = states[rank]
+        return state['state'] == RUNNING, state['state'] != FAILED, state['steps'], -rank
+
+    return max(range(len(states)), key=aptness)
+
+
 def _overdue(states, step_timeout):
     """The exception for a step that has lasted too long, or `None`."""
     first = max(range(len(states)), key=lambda rank: states[rank]['in_step'])

@@ -55,7 +55,8 @@ def test_a_host_that_is_cut_off_is_named_and_every_process_ends(cluster):
     try:
         outcome = job.wait(LIMIT_SECONDS)
         assert outcome.code not in (0, None), outcome.output
-        assert re.search('Rank 1 on host h1 does not answer', outcome.output)
+        said = r'Rank 1 on host h1 does not answer \(its host is down, or the network to it\)'
+        assert len(re.findall(said, outcome.output)) == 1, outcome.output
         wait_until(lambda: not left_over(cluster), lambda: left_over(cluster))
     finally:
         cluster.set_link(1, up=True)

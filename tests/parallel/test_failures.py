@@ -15,7 +15,7 @@ from keras_parallax import guard
 LIMIT_SECONDS = 240
 #: A rank says why it ends by an exception, or, where it cannot be interrupted, without one.
 ENDS = '(WorkerFailedError|Rank 0 ends): '
-#: Way to fail to what some rank must say.
+#: Way to fail to the sentences that must come, each of them from one rank and no other.
 WAYS = {
     'bad_id': [
         r'IdOutOfRangeError: Rank 1: layer words looked up id 57, but its table words/embeddings '
@@ -25,9 +25,11 @@ WAYS = {
         r"KeyError: 'the user made a mistake'",
         r'WorkerFailedError: Rank 1 on host \S+ failed: KeyError',
     ],
-    'exception_before_training': [r'Rank 1 on host \S+ failed: KeyError'],
+    'exception_before_training': [r'WorkerFailedError: Rank 1 on host \S+ failed: KeyError'],
     'exception_while_others_compute': [r'Rank 0 ends: Rank 1 on host \S+ failed: KeyError'],
-    'exit_code': [r'Rank 1 ended after 3 training batches while rank 0 began batch 4'],
+    'exit_code': [
+        r'UnequalBatchesError: Rank 1 ended after 3 training batches while rank 0 began batch 4'
+    ],
     'early_success': [
         r'UnequalBatchesError: Rank 1 ended after 3 training batches while rank 0 began batch 4'
     ],
@@ -62,14 +64,22 @@ WAYS = {
         r'not begin it',
     ],
     'out_of_memory': [
-        r'stderr>:MemoryError',
+        r'MemoryError',
         r'WorkerFailedError: Rank 1 on host \S+ failed: MemoryError',
     ],
     'optimizer_outside': [r'ScopeError: ParallaxOptimizer was made outside the scope'],
 }
+#: Number of ranks, if not 2.
+RANKS = {'exception': 3, 'killed': 3, 'other_width': 3}
 
 #: How many ranks say which process they are and which port they have, if not all.
 RANKS_THAT_START = {'killed_before_it_serves': 0, 'killed_before_the_job': 0}
+
+
+def says(output, sentence):
+    """The lines of ranks that begin with a sentence, a regular expression; a list."""
+    line = r'\[\d+\]<stderr>:(?:keras_parallax\.errors\.)?(?:%s).*' % sentence
+    return re.findall(line, output)
 
 
 def left_over(output):
@@ -89,11 +99,16 @@ def left_over(output):
 @pytest.mark.parametrize('way', sorted(WAYS))
 def test_a_failed_job_ends_and_says_why(way):
     environ = {'HOROVOD_GLOO_TIMEOUT_SECONDS': '10'} if way == 'killed_before_the_job' else {}
-    outcome = launch.run(2, 'parallel/failure_worker.py', way, environ=environ, limit=LIMIT_SECONDS)
+    ranks = RANKS.get(way, 2)
+    outcome = launch.run(
+        ranks, 'parallel/failure_worker.py', way, environ=environ, limit=LIMIT_SECONDS
+    )
     assert outcome.code not in (0, None), outcome.output
     for expected in WAYS[way]:
-        assert re.search(expected, outcome.output), outcome.output
-    assert len(re.findall('PROCESS', outcome.output)) == RANKS_THAT_START.get(way, 2)
+        assert len(says(outcome.output, expected)) == 1, outcome.output
+    for noise in ('Exception in thread', 'Segmentation fault', 'Fatal Python', 'terminate called'):
+        assert noise not in outcome.output, outcome.output
+    assert len(re.findall('PROCESS', outcome.output)) == RANKS_THAT_START.get(way, ranks)
     assert not left_over(outcome.output)
 
 

@@ -12,7 +12,7 @@ from keras_parallax.errors import (
     UnequalBatchesError,
     WorkerFailedError,
 )
-from keras_parallax.verdict import verdict
+from keras_parallax.verdict import speaker, verdict
 
 
 def running(steps, in_step=0, host='here'):
@@ -114,6 +114,22 @@ def test_a_step_that_all_ranks_have_begun_and_none_ends_is_named():
 
 def test_a_failure_counts_more_than_a_step_that_is_overdue():
     assert 'failed' in str(verdict([running(4, 700), failed(3)], 600))
+
+
+# --- who tells the user ---
+
+
+def test_the_lowest_rank_that_is_not_to_blame_tells():
+    assert speaker([running(3), failed(3), running(3)]) == 0
+    assert speaker([failed(3), failed(2), running(3), running(3)]) == 2
+    # Who waits for others has begun more steps, and who has ended waits for nobody.
+    assert speaker([running(3), running(4), running(4)]) == 1
+    assert speaker([finished(3), finished(3), running(4), running(4)]) == 2
+
+
+def test_somebody_tells_although_nobody_is_left():
+    assert speaker([failed(3), finished(2), finished(2)]) == 1
+    assert speaker([failed(3), failed(3)]) == 0
 
 
 # --- settings ----------------------------------------------------------------

@@ -12,7 +12,18 @@ from horovod.run.http.http_server import RendezvousServer
 
 from keras_parallax import liveness
 from keras_parallax.compat import tf
-from keras_parallax.liveness import ANSWERS, GONE, SILENT, Peer, ask, ask_all, lost, not_started
+from keras_parallax.liveness import (
+    ANSWERS,
+    CUT_OFF,
+    GONE,
+    SILENT,
+    Peer,
+    ask,
+    ask_all,
+    lost,
+    missing,
+    not_started,
+)
 
 PEERS = {rank: Peer('h%d' % rank, '10.0.0.%d:1' % rank) for rank in range(4)}
 
@@ -74,10 +85,41 @@ def test_a_server_that_is_stopped_is_silent_until_it_goes_on(monkeypatch):
     assert ask(where) == GONE
 
 
+def test_a_host_that_takes_no_connection_is_cut_off(monkeypatch):
+    monkeypatch.setattr(liveness, '_ANSWER_SECONDS', 1)
+    with socket.socket() as listener, socket.socket() as first:
+        listener.bind(('127.0.0.1', 0))
+        # Linux answers no more when one connection waits to be taken.
+        listener.listen(0)
+        first.connect(listener.getsockname())
+        assert ask('127.0.0.1:%d' % listener.getsockname()[1]) == CUT_OFF
+
+
 def test_all_are_asked_and_none_is_no_one(server):
     peers = {1: Peer('a', address(server)), 5: Peer('b', closed_port())}
     assert ask_all(peers) == {1: ANSWERS, 5: GONE}
     assert ask_all({}) == {}
+
+
+# --- who counts as lost ---
+
+
+def test_who_has_missed_two_askings_in_a_row_is_missing():
+    answers = {0: GONE, 1: CUT_OFF, 2: SILENT, 3: ANSWERS}
+    assert missing({}, answers, 12) == {}
+    assert missing(dict.fromkeys(range(4), ANSWERS), answers, 12) == {}
+    assert missing(answers, answers, 12) == {0: GONE, 1: CUT_OFF}
+    assert missing({0: CUT_OFF, 1: GONE}, answers, 12) == {0: GONE, 1: CUT_OFF}
+
+
+def test_a_host_may_be_out_of_reach_for_a_while_and_without_a_deadline_for_ever():
+    answers = {0: GONE, 1: CUT_OFF}
+    assert missing(answers, answers, 9) == {0: GONE}
+    assert missing(answers, answers, 0) == {0: GONE}
+
+
+def test_who_is_stopped_or_busy_is_not_missing():
+    assert missing({1: SILENT}, {1: SILENT}, 10**6) == {}
 
 
 # --- sentences ---------------------------------------------------------------
@@ -102,6 +144,11 @@ def test_who_does_not_answer_is_named_apart_from_who_has_ended():
         'or crashed); rank 0 on host h0 and rank 3 on host h3 do not answer (stopped, hung, or '
         'its network is down).'
     )
+
+
+def test_a_host_that_is_cut_off_is_named():
+    said = lost(PEERS, {0: CUT_OFF, 1: ANSWERS})
+    assert said == 'Rank 0 on host h0 does not answer (its host is down, or the network to it).'
 
 
 # --- ranks that never start --------------------------------------------------
