@@ -193,8 +193,10 @@ def kill(run, attempt, place, chance):
     later = chance.uniform(0, START_SECONDS if place is None else EPOCH_SECONDS)
     if place is not None:
         run.wait_for(
-            lambda state: state['restart'] != attempt
-            or (state['phase'] in ('train', 'save', 'end') and state['epochs'] >= place)
+            lambda state: (
+                state['restart'] != attempt
+                or (state['phase'] in ('train', 'save', 'end') and state['epochs'] >= place)
+            )
         )
     time.sleep(later)
     state = run.states()[rank]

@@ -26,14 +26,14 @@ class Fill(NamedTuple):
     """What this process does for the start values of a table's shards.
 
     Attributes:
-        operation: writes a block of rows, or `None` if this process writes none.
-        first: the placeholder for the number of the block's first row.
+        operations: they write a block of rows; none, if this process writes no rows.
+        first: the placeholder for the number of the block's first row; 0 if there is but one block.
         blocks: the numbers of first rows, in the order in which they must be written.
         block_bytes: size of a block.
         release: an operation that frees what this process held of the table, or `None`.
     """
 
-    operation: Any
+    operations: List[tf.Operation]
     first: Any
     blocks: List[int]
     block_bytes: int
@@ -72,45 +72,44 @@ def fill_of(table, start, rank):
         A `Fill`.
     """
     row_bytes = max(1, table.plan.bytes // max(1, table.rows))
+    at_once = max(1, (recipes.BLOCK_BYTES if start.recipe else COPY_BYTES) // row_bytes)
+    if at_once >= table.rows or (start.recipe and not start.recipe.in_blocks):
+        at_once = table.rows
     with tf.name_scope(None), tf.name_scope('parallax/%s/start/' % table.name):
-        first = tf.placeholder(tf.int32, [], 'first')
+        # Most tables are one block, for which half of the operations will do.
+        first = 0 if at_once == table.rows else tf.placeholder(tf.int32, [], 'first')
         if start.recipe:
-            shards = [part.shard for part in table.parts_of(rank)]
-            at_once = recipes.BLOCK_BYTES // row_bytes if start.recipe.in_blocks else table.rows
-            writes = _make(table, start.recipe, shards, first, max(1, at_once))
+            writes = _make(table, start.recipe, rank, first, at_once)
         else:
-            at_once = COPY_BYTES // row_bytes
-            writes = _copy(table, first, max(1, at_once)) if rank == 0 else []
-    blocks = list(range(0, table.rows, max(1, at_once))) if writes else []
-    release = None
-    # What rank 0 copies it holds by then.
-    if start.held or (rank == 0 and not start.recipe):
-        release = compat.memory_release(table.variable)
-    size = min(table.rows, max(1, at_once)) * row_bytes
-    return Fill(tf.group(*writes) if writes else None, first, blocks, size, release)
+            writes = _copy(table, first, at_once) if rank == 0 else []
+        # What rank 0 copies it holds by then.
+        held = start.held or (rank == 0 and not start.recipe)
+        release = compat.memory_release(table.variable) if held else None
+    blocks = list(range(0, table.rows, at_once)) if writes else []
+    return Fill(writes, first, blocks, at_once * row_bytes, release)
 
 
-def _make(table, recipe, shards, first, at_once):
+def _make(table, recipe, rank, first, at_once):
     """Operations that make a block on each server and write its rows to shards there."""
     made, writes = {}, []
-    for number in shards:
-        device = table.shards[number].device
-        with tf.device(device):
-            if device not in made:
-                count = tf.minimum(at_once, table.rows - first)
-                shape = tf.stack([count] + table.row_shape) if table.plan.shape else []
-                made[device] = recipes.make(recipe, shape)
-            writes.append(
-                _write(table, number, first, _rows_of(table, number, first, made[device]))
-            )
+    for _, shard, number in table.parts_of(rank):
+        with tf.device(shard.device):
+            if shard.device not in made:
+                one = at_once == table.rows
+                rows = at_once if one else tf.minimum(at_once, table.rows - first)
+                shape = [rows] + table.row_shape if table.plan.shape else []
+                made[shard.device] = recipes.make(recipe, tf.convert_to_tensor(shape, tf.int32))
+            rows = _rows_of(table, number, first, made[shard.device])
+            writes.append(_write(table, number, first, rows))
     return writes
 
 
 def _copy(table, first, at_once):
     """Operations that copy a block of what this process holds to all shards."""
     # A read of its own: the reads that the model has are about to be redirected.
-    whole, writes = table.variable.read_value(), []
-    block = whole[first : first + at_once] if table.plan.shape else whole
+    block, writes = table.variable.read_value(), []
+    if at_once < table.rows:
+        block = block[first : first + at_once]
     for number, shard in enumerate(table.shards):
         rows = _rows_of(table, number, first, block)
         with tf.device(shard.device):
@@ -121,14 +120,14 @@ def _copy(table, first, at_once):
 def _rows_of(table, number, first, block):
     """The rows of a shard among those of a block."""
     count = len(table.shards)
-    return block if count == 1 else block[tf.floormod(number - first, count) :: count]
+    return block if count == 1 else block[(number - first) % count :: count]
 
 
 def _write(table, number, first, rows):
     shard, count = table.shards[number], len(table.shards)
-    if not table.plan.shape:
+    if isinstance(first, int):
         return tf.assign(shard, rows).op
-    begin = tf.floordiv(first + tf.floormod(number - first, count), count)
+    begin = (first + (number - first) % count) // count
     return tf.scatter_update(shard, begin + tf.range(tf.shape(rows)[0]), rows).op
 
 
@@ -147,7 +146,7 @@ def rounds(fills, limit):
     Example:
         ```python
         >>> fills = [Fill('a', None, [0, 5], 8, None), Fill('b', None, [0], 8, None)]
-        >>> [[(fill.operation, first) for fill, first in run] for run in rounds(fills, 16)]
+        >>> [[(fill.operations, first) for fill, first in run] for run in rounds(fills, 16)]
         [[('a', 0)], [('a', 5), ('b', 0)]]
         ```
     """
@@ -172,6 +171,7 @@ def run(fills, session):
     """
     for blocks in rounds(fills, recipes.BLOCK_BYTES):
         session.run(
-            [fill.operation for fill, _ in blocks], {fill.first: first for fill, first in blocks}
+            [fill.operations for fill, _ in blocks],
+            {fill.first: first for fill, first in blocks if len(fill.blocks) > 1},
         )
     session.run([fill.release for fill in fills if fill.release is not None])

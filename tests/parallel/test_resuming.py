@@ -57,9 +57,7 @@ def test_the_numbers_at_the_end_are_those_of_plain_keras_without_a_break(folder,
     entry = resumed.JOBS[job][name]
     if not entry.equals_plain_keras:
         pytest.skip('workers do not wait for each other')
-    start, _, expected = reference.run(
-        cases.find(entry.case), keras, resumed.RANKS, entry.steps
-    )
+    start, _, expected = reference.run(cases.find(entry.case), keras, resumed.RANKS, entry.steps)
     for found in results(folder, name + '/end'):
         assert_close(found[: len(expected)], expected)
     assert not np.array_equal(start[0], expected[0])
