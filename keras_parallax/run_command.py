@@ -7,12 +7,19 @@ import subprocess
 import time
 
 import click
+import psutil
 
 #: Environment variable that tells the ranks how often their job has been restarted: `0`, `1`, ...
 RESTARTS_VARIABLE = 'KERAS_PARALLAX_RESTARTS'
 _LONGEST_DELAY_SECONDS = 300
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PR_SET_PDEATHSIG = 1
+#: What `horovodrun` has in the command of each rank, and the programs to which it may leave that.
+_RANK, _STARTERS = 'HOROVOD_RANK=', {'mpirun', 'jsrun'}
+STARTING, STARTED, UNKNOWN = 'starting', 'started', 'unknown'
+_LOOK_SECONDS = 0.5
+#: How long a launcher that is told to end may take.
+_END_SECONDS = 15
 
 
 def delay(restart, first):
@@ -28,6 +35,33 @@ def delay(restart, first):
     return min(first * 2.0 ** (restart - 1), _LONGEST_DELAY_SECONDS)
 
 
+def stage(commands):
+    """How far a launcher has come.
+
+    Args:
+        commands: the processes that a launcher consists of, a list of lists of words.
+
+    Returns:
+        `STARTED` if there is a rank, `STARTING` if there is only `horovodrun`, otherwise `UNKNOWN`:
+        it may be any command.
+    """
+    names = {os.path.basename(word) for words in commands for word in words[:2]}
+    if names & _STARTERS or any(_RANK in word for words in commands for word in words):
+        return STARTED
+    return STARTING if 'horovodrun' in names else UNKNOWN
+
+
+def _commands(process):
+    """The commands of a process and of all that it has started."""
+    found = []
+    try:
+        for each in [process] + process.children(recursive=True):
+            found.append(each.cmdline())
+    except psutil.Error:
+        pass  # It ends.
+    return found
+
+
 class Runner:
     """Runs a command until it ends well, is interrupted, or has failed too often.
 
@@ -36,12 +70,14 @@ class Runner:
         environ: its environment, a mapping.
         max_restarts: how often it is started anew.
         backoff: seconds before the first restart.
+        start_limit: seconds in which `horovodrun` must have started a rank; 0 for any time.
         say: function that takes a sentence for the user.
     """
 
-    def __init__(self, command, environ, max_restarts, backoff, say):
+    def __init__(self, command, environ, max_restarts, backoff, start_limit, say):
         self._command, self._environ = command, environ
-        self._max_restarts, self._backoff, self._say = max_restarts, backoff, say
+        self._max_restarts, self._backoff = max_restarts, backoff
+        self._start_limit, self._say = start_limit, say
         self._process = self._signal = None
 
     def run(self):
@@ -89,8 +125,39 @@ class Runner:
         )
         if self._signal is not None:
             self._process.send_signal(self._signal)
+        if self._start_limit and not self._starts(began + self._start_limit):
+            self._say(
+                'horovodrun has started no rank within %g s; it is ended.' % self._start_limit
+            )
+            self._end()
         code = self._process.wait()
         return (code if code >= 0 else 128 - code), time.monotonic() - began
+
+    def _starts(self, deadline):
+        """Whether the launcher starts a rank, or ends, before a time.
+
+        Horovod 0.19.5 forks a process that loads TensorFlow, just after threads of its own have
+        ended, and waits for it for ever: once in some hundred launches, it hangs.
+        """
+        launcher = psutil.Process(self._process.pid)
+        while self._process.poll() is None:
+            found = stage(_commands(launcher))
+            if found == STARTED or time.monotonic() > deadline:
+                return found != STARTING
+            time.sleep(_LOOK_SECONDS)
+        return True
+
+    def _end(self):
+        self._process.terminate()
+        try:
+            self._process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            pass
+        try:
+            # What it has forked may hang as well; it is in the launcher's session.
+            os.killpg(self._process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
 
     def _forward(self, number, frame):
         self._signal = number
@@ -117,9 +184,13 @@ def _say(sentence):
     '--backoff', type=click.FloatRange(min=0), default=5, show_default=True,
     help='Seconds before the first restart; each further one waits twice as long, at most 300.',
 )  # fmt: skip
+@click.option(
+    '--start-limit', type=click.FloatRange(min=0), default=120, show_default=True,
+    help='Seconds in which horovodrun must have started a rank, or be ended; 0 for any time.',
+)  # fmt: skip
 @click.argument('launcher', nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_context
-def command(context, max_restarts, backoff, launcher):
+def command(context, max_restarts, backoff, start_limit, launcher):
     """Run a job, and start it anew when it fails.
 
     LAUNCHER is the whole command after `--`, for instance
@@ -129,7 +200,7 @@ def command(context, max_restarts, backoff, launcher):
     not restarted. The exit code is that of the last attempt.
     """
     try:
-        runner = Runner(list(launcher), os.environ, max_restarts, backoff, _say)
+        runner = Runner(list(launcher), os.environ, max_restarts, backoff, start_limit, _say)
         context.exit(runner.run())
     except FileNotFoundError as error:
         _say('%s could not be started: %s.' % (launcher[0], error))

@@ -179,6 +179,19 @@ def out_of_memory(strategy):
     train(model, 1000000)
 
 
+def killed_for_memory(strategy):
+    """Rank 1 moves to the control group that the environment names, and takes all its memory."""
+    model = build(strategy)
+    train(model, 3)
+    if strategy.rank == 1:
+        with open(os.environ['MEMORY_GROUP'], 'w') as file:
+            file.write(str(os.getpid()))
+        held = []
+        while True:
+            held.append(np.ones(2**20))
+    train(model, 1000000)
+
+
 def never_ends(strategy):
     model = build(strategy)
     train(model, 1)

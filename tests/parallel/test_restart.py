@@ -1,5 +1,6 @@
 """A job whose worker is killed goes on from its last checkpoint, as if nothing had been."""
 
+import re
 import shutil
 import sys
 
@@ -10,6 +11,7 @@ RUN = [
     sys.executable, '-c', 'from keras_parallax.cli import main; main()',
     'run', '--max-restarts', '1', '--backoff', '0', '--',
 ]  # fmt: skip
+RUN_4 = ['4' if word == '1' else word for word in RUN]
 
 
 def weights(folder):
@@ -36,3 +38,16 @@ def test_a_job_that_is_restarted_ends_with_the_weights_of_one_without_a_failure(
     assert outcome.output.count('FROM 1;') == 2
     for found, expected in zip(weights(broken), weights(whole)):
         np.testing.assert_array_equal(found, expected)
+
+
+def test_a_worker_killed_while_it_saves_leaves_the_checkpoint_of_before_whole(tmp_path):
+    outcome = launch.run(2, 'parallel/save_kill_worker.py', tmp_path, prefix=RUN_4)
+    assert outcome.code == 0, outcome.output[-5000:]
+    killed = re.findall(r'(Rank \d) on host \S+ was killed from outside', outcome.output)
+    assert killed == ['Rank 0', 'Rank 1', 'Rank 0', 'Rank 1']
+    # Each attempt goes on, on both ranks, from the first epoch, the last that was saved completely.
+    resumed = re.findall('FROM (.*);', outcome.output)
+    assert resumed == ['single 1 SAME True'] * 4 + ['parts 1 SAME True'] * 4
+    for form in ('single', 'parts'):
+        names = sorted(path.name for path in (tmp_path / form).iterdir())
+        assert names == ['model-01', 'model-02', 'model-03']

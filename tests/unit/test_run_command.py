@@ -9,8 +9,8 @@ import time
 import psutil
 import pytest
 
+from keras_parallax.run_command import STARTED, STARTING, UNKNOWN, delay, stage
 from keras_parallax.run_command import __file__ as RUN
-from keras_parallax.run_command import delay
 
 #: The command without the package around it, which would load TensorFlow each time.
 ALONE = 'import runpy, sys; runpy.run_path(sys.argv.pop(1))["command"]()'
@@ -108,6 +108,53 @@ def test_a_launcher_that_does_not_exist_is_named():
     )
     assert process.returncode == 127
     assert 'nowhere/x could not be started' in process.stderr
+
+
+# --- a launcher that hangs ---
+
+#: A `horovodrun` that forks, as the real one does, and hangs in the first attempt.
+HANGS = """
+import os, subprocess, sys, time
+log = sys.argv[1]
+with open(log, 'a') as file:
+    file.write(os.environ['KERAS_PARALLAX_RESTARTS'] + '\\n')
+if os.environ['KERAS_PARALLAX_RESTARTS'] == '0':
+    pid = os.fork() or os.getpid()
+    with open(log + '.pids', 'a') as file:
+        file.write('%d\\n' % pid)
+    time.sleep(300)
+subprocess.check_call('HOROVOD_RANK=0 sleep 4', shell=True)
+"""
+
+
+def test_a_launcher_that_starts_no_rank_is_ended_with_its_forks_and_started_again(tmp_path):
+    launcher = tmp_path / 'horovodrun'
+    launcher.write_text('#!%s\n%s' % (sys.executable, HANGS))
+    launcher.chmod(0o755)
+    # Not the command itself, but started by it: a launcher may be wrapped.
+    code, output = run(
+        ['--backoff', '0', '--start-limit', '5'], '"$0" "$1"; exit', launcher, tmp_path / 'log'
+    )
+    assert code == 0, output
+    assert lines(tmp_path / 'log')[:2] == ['0', '1']
+    assert 'horovodrun has started no rank within 5 s; it is ended' in output
+    assert 'the job has ended well after restart' in output
+    for number in lines(tmp_path / 'log.pids', 2):
+        assert not psutil.pid_exists(int(number))
+
+
+def test_another_command_may_take_as_long_as_it_likes():
+    assert run(['--start-limit', '1'], 'sleep 3') == (0, '')
+
+
+def test_what_horovodrun_has_started_is_told_from_its_processes():
+    horovodrun = ['python', '/venv/bin/horovodrun', '-np', '2', 'python', 'train.py']
+    assert stage([horovodrun, horovodrun]) == STARTING
+    assert stage([['sh', '-c', 'horovodrun -np 2 python train.py']]) == UNKNOWN
+    assert stage([horovodrun, ['/bin/sh', '-c', 'HOROVOD_RANK=0 python train.py']]) == STARTED
+    assert stage([horovodrun, ['ssh', 'h1', 'cd /; HOROVOD_RANK=1 python train.py']]) == STARTED
+    assert stage([horovodrun, ['/usr/bin/mpirun', '-np', '2', 'python', 'train.py']]) == STARTED
+    assert stage([['python', 'train.py']]) == UNKNOWN
 
 
 def test_each_restart_waits_twice_as_long_up_to_a_limit():
