@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help env install demo test test-unit test-parallel lint format docs bench bench-one bench-smoke clean distclean
+.PHONY: help env install demo test test-unit test-parallel lint format docs bench bench-one bench-smoke bench-soak clean distclean
 
 # Programs of the environment start each other by name (horovodrun starts python, tests start
 # horovodrun), so .venv/bin leads PATH, activated or not. Not exported to the whole Makefile:
@@ -61,6 +61,9 @@ bench-one: install ## Measure one process against plain Keras (BENCH_ARGS=...)
 bench-smoke: install ## The benchmarks' code on 2 small hosts; judges bytes and losses; root
 	@scripts/make_env.sh --cluster
 	$(QUIET_RUN) .venv/bin/python benchmarks/smoke.py
+
+bench-soak: install ## Kill and restart a training run again and again (BENCH_ARGS=--kills 5)
+	$(QUIET_RUN) .venv/bin/python benchmarks/soak.py $(BENCH_ARGS)
 
 clean: ## Remove build products and caches, but not the environments
 	rm -rf build dist site *.egg-info .hypothesis .pytest_cache .ruff_cache

@@ -26,12 +26,13 @@ from tabulate import tabulate
 HERE = os.path.dirname(os.path.abspath(__file__))
 DEFAULT_OUT = os.path.join(HERE, '..', 'docs', 'benchmarks', 'soak.json')
 RANKS = 2
-#: One kill in so many comes while the job starts; the others when it has come to a certain place.
-START_KILLS = 5
-#: A kill comes up to so many seconds later than its place; a start, or an epoch and its two saves,
-#: takes about as long.
-START_SECONDS, EPOCH_SECONDS = 6, 0.5
-#: Epochs for each kill, more than pass within `EPOCH_SECONDS`; and at the end, without a kill.
+#: One kill in so many comes while the job starts, and one while it resumes; the others when it has
+#: come to a certain place.
+EARLY_KILLS = 8
+#: A kill comes up to so many seconds later than its place; a start, a resume, or an epoch and its
+#: two saves, takes about as long.
+LATER_SECONDS = {'start': 6, 'resume': 0.5, 'train': 0.5}
+#: Epochs for each kill, more than pass while one is late; and at the end, without a kill.
 EPOCHS_PER_KILL, LAST_EPOCHS = 6, 20
 #: Horovod's launcher sometimes hangs before it has started a rank; see `tests/launch.py`.
 LAUNCH_SECONDS = 90
@@ -119,7 +120,7 @@ class Run:
 
 
 def places(kills, epochs, chance):
-    """Where the kills come: a number of epochs each, growing, or `None` for while the job starts.
+    """Where the kills come: pairs of a phase and, of training, the number of epochs, growing.
 
     Args:
         kills: how many.
@@ -130,9 +131,9 @@ def places(kills, epochs, chance):
         A list.
     """
     found = sorted(chance.uniform(0, epochs - LAST_EPOCHS) for _ in range(kills))
-    for number in chance.sample(range(kills), kills // START_KILLS):
-        found[number] = None
-    return found
+    early = chance.sample(range(kills), 2 * (kills // EARLY_KILLS))
+    phases = {number: ('start', 'resume')[place % 2] for place, number in enumerate(early)}
+    return [(phases.get(number, 'train'), place) for number, place in enumerate(found)]
 
 
 def is_alive(pid, folder):
@@ -183,21 +184,24 @@ def kill(run, attempt, place, chance):
     Args:
         run: the `Run`.
         attempt: number of the attempt, whose ranks are all there.
-        place: as in `places`.
+        place: one of `places`.
         chance: a `random.Random`.
 
     Raises:
         Failure: the attempt or the run ended before.
     """
     rank = chance.randrange(RANKS)
-    later = chance.uniform(0, START_SECONDS if place is None else EPOCH_SECONDS)
-    if place is not None:
-        run.wait_for(
-            lambda state: (
-                state['restart'] != attempt
-                or (state['phase'] in ('train', 'save', 'end') and state['epochs'] >= place)
-            )
-        )
+    phase, epochs = place
+    later = chance.uniform(0, LATER_SECONDS[phase])
+
+    def reached(state):
+        if state['restart'] != attempt or phase == 'start':
+            return True
+        if phase == 'resume':
+            return state['phase'] != 'start'
+        return state['phase'] not in ('start', 'resume') and state['epochs'] >= epochs
+
+    run.wait_for(reached)
     time.sleep(later)
     state = run.states()[rank]
     if state['restart'] != attempt or not is_alive(state['pid'], run.folder):

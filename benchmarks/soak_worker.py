@@ -78,9 +78,7 @@ def main(folder, epochs):
     forms = [os.path.join(folder, 'parts-{epoch:04d}'), os.path.join(folder, 'file-{epoch:04d}.h5')]
     report('resume')
     # Both forms are saved after each epoch, and take turns in being resumed from.
-    epoch, found = 0, kp.latest_checkpoint(forms[RESTART % 2])
-    if found:
-        epoch = strategy.resume(model, found)
+    epoch = strategy.resume(model, kp.latest_checkpoint(forms[RESTART % 2]))
     report('train', epoch)
     ids, targets = np.zeros((BATCH * BATCHES, LENGTH), np.int32), np.zeros((BATCH * BATCHES, 1))
     callbacks = [

@@ -43,9 +43,7 @@ def main(folder, deadly):
             ]
         )
         model.compile(kp.ParallaxOptimizer(keras.optimizers.Adam(0.01)), 'mse')
-    epoch, found = 0, kp.latest_checkpoint(path)
-    if found:
-        epoch = strategy.resume(model, found)
+    epoch = strategy.resume(model, kp.latest_checkpoint(path))
     print('FROM %d;' % epoch, flush=True)
     random = np.random.RandomState(strategy.rank)
     x, y = random.randint(0, ROWS, (32, LENGTH)), random.rand(32, 1)

@@ -1,6 +1,7 @@
 """Jobs go on from what jobs of another size, architecture or set of servers have saved."""
 
 import contextlib
+import functools
 import os
 
 import cases
@@ -35,6 +36,7 @@ def folder(tmpdir_factory):
                 resumed.RANKS_OF[job], 'parallel/resuming_worker.py', made, job, *addresses
             )
         assert outcome.code == 0, outcome.output[-5000:]
+        print(job, __import__('time').time())
     return str(made)
 
 
@@ -43,6 +45,13 @@ def results(folder, name):
     folder = os.path.join(folder, 'results', name)
     found = [np.load(os.path.join(folder, file)) for file in sorted(os.listdir(folder))]
     return [[one['arr_%d' % n] for n in range(len(one.files) - ('epoch' in one))] for one in found]
+
+
+@functools.lru_cache(maxsize=None)
+def plain_keras(case, steps):
+    """The weights of one process at the start and after some steps."""
+    start, _, weights = reference.run(cases.find(case), keras, resumed.RANKS, steps)
+    return start, weights
 
 
 def assert_close(found, expected):
@@ -57,7 +66,7 @@ def test_the_numbers_at_the_end_are_those_of_plain_keras_without_a_break(folder,
     entry = resumed.JOBS[job][name]
     if not entry.equals_plain_keras:
         pytest.skip('workers do not wait for each other')
-    start, _, expected = reference.run(cases.find(entry.case), keras, resumed.RANKS, entry.steps)
+    start, expected = plain_keras(entry.case, entry.steps)
     for found in results(folder, name + '/end'):
         assert_close(found[: len(expected)], expected)
     assert not np.array_equal(start[0], expected[0])
