@@ -57,7 +57,7 @@ def load_model(
         ```
     """
     scope = scope_of(tf.get_default_graph())
-    if scope is None or not scope.is_open():
+    if scope is None or scope.open_strategy is None:
         raise ScopeError('Call kp.load_model inside `with strategy:`.')
     read = functools.partial(_read_configs, filepath) if scope.job.rank == 0 else lambda: None
     # Only rank 0 may see a file, and all must make the same model.

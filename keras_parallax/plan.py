@@ -30,6 +30,7 @@ class PlannedVariable(NamedTuple):
             holds.
         alpha: the fraction of its rows that a worker's batch touches, `None` if it is not known;
             1 for what is read whole.
+        measured: whether `alpha` was counted in batches of the job.
     """
 
     name: str
@@ -39,6 +40,7 @@ class PlannedVariable(NamedTuple):
     reason: str
     shards: Tuple[Shard, ...] = ()
     alpha: Optional[float] = None
+    measured: bool = False
 
     @property
     def rows(self):
@@ -135,6 +137,21 @@ class Plan(NamedTuple):
         if bandwidth is not None:
             cluster = cluster._replace(bandwidth=bandwidth)
         return predict.predict(self, cluster, self.fp16)
+
+    def as_it_is(self, shards, density):
+        """The plan, with what has become of it in a job.
+
+        Args:
+            shards: dict from names of variables to the shards that they have.
+            density: dict from names of tables to the densities that were measured.
+        """
+        variables = []
+        for planned in self.variables:
+            planned = planned._replace(shards=shards.get(planned.name, ()))
+            if planned.name in density:
+                planned = planned._replace(alpha=density[planned.name], measured=True)
+            variables.append(planned)
+        return self._replace(variables=tuple(variables))
 
     def __getitem__(self, name):
         """The `PlannedVariable` called `name` (or the one at an index, as in any tuple)."""

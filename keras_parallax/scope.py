@@ -114,9 +114,10 @@ class GraphScope:
             self._open = None
             self._built.append((strategy, first, compat.operation_id(tf.no_op())))
 
-    def is_open(self):
-        """Whether a strategy's scope is open on the graph."""
-        return self._open is not None
+    @property
+    def open_strategy(self):
+        """The strategy whose scope is open on the graph, or `None`."""
+        return self._open
 
     def strategy_of(self, tensor):
         """The strategy in whose scope a tensor was built, or `None`."""
@@ -129,6 +130,11 @@ class GraphScope:
     def note_train_step(self, operation, step):
         """Notes an operation that a model's `TrainStep` runs every time, and nothing else does."""
         self._train_steps[operation] = step
+
+    @property
+    def train_steps(self):
+        """The `TrainStep`s of the graph, those of models compiled anew among them."""
+        return list(self._train_steps.values())
 
     def train_step_of(self, name):
         """The `TrainStep` that running the operation called `name` is, or `None`."""

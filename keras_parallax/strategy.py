@@ -197,7 +197,8 @@ class ParallaxStrategy:
 
         Returns:
             A `Plan`: a `PlannedVariable` for each trainable variable; `as_data()` gives plain data.
-            It is computed on this rank alone.
+            It is computed on this rank alone. Once the model has trained, it is the plan that is
+            followed, with the densities that were measured in the first steps.
 
         Raises:
             ScopeError: the model is not compiled, or was compiled outside the scope.
@@ -209,6 +210,12 @@ class ParallaxStrategy:
             raise ScopeError(
                 'Compile the model inside `with strategy:` before asking for its plan.'
             )
+        step = getattr(model.optimizer, '_parallax_step', None)
+        if step is not None and step.is_of(loss):
+            return step.plan
+        request = self.request
+        if request.partitions == SEARCH:
+            request = request._replace(partitions=None)
         settings = getattr(model.optimizer, '_parallax_settings', None)
         fp16 = settings is not None and settings.compression is hvd.Compression.fp16
         return uses.plan_model(
@@ -216,19 +223,10 @@ class ParallaxStrategy:
             model._collected_trainable_weights,
             graph_scope.records,
             graph_scope.servers.count if graph_scope.servers else 0,
-            self._request_of(model),
+            request,
             graph_scope.cluster,
             fp16,
         )
-
-    def _request_of(self, model):
-        """What the plan of a model follows: the search for partitions may have changed it."""
-        step = getattr(model.optimizer, '_parallax_step', None)
-        if step is not None:
-            return step.request
-        if self.request.partitions == SEARCH:
-            return self.request._replace(partitions=None)
-        return self.request
 
     def summary(self, model, print_fn=None, bandwidth=None):
         """Prints the plan of a compiled model: where each variable goes, why, and what it costs.

@@ -88,7 +88,7 @@ def _variables(plan, prediction):
             variable.reason,
         ]
         if prediction is not None:
-            row[4:4] = ['?' if variable.alpha is None else '%.3g' % variable.alpha]
+            row[4:4] = [_alpha(variable)]
             row[6:6] = map(_size_if_known, prediction.variables[variable.name])
         rows.append(row)
     return tabulate(rows, headers, tablefmt='simple', disable_numparse=True)
@@ -121,8 +121,9 @@ def _totals(plan, prediction, bandwidth):
     ]
     if prediction.unknown:
         lines.append(
-            'Not counted, because their density is not known: %s. Measure it, or give it as '
-            'density={%r: ...}.' % (', '.join(prediction.unknown), prediction.unknown[0])
+            'Not counted, because their density is not known: %s. A job with servers measures it '
+            'in its first steps; or give it as density={%r: ...}.'
+            % (', '.join(prediction.unknown), prediction.unknown[0])
         )
     return lines
 
@@ -184,6 +185,12 @@ def _memory(plan, names, updates, whole):
             for name in names
         )
     )
+
+
+def _alpha(variable):
+    if variable.alpha is None:
+        return '?'
+    return '%.3g%s' % (variable.alpha, ' measured' if variable.measured else '')
 
 
 def _size_if_known(size):

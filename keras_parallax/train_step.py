@@ -22,7 +22,7 @@ from keras_parallax import classify as rules
 from keras_parallax.barrier import barrier
 from keras_parallax.collectives import Gatherer
 from keras_parallax.compat import hvd, tf
-from keras_parallax.errors import PlanError, ScopeError
+from keras_parallax.errors import ScopeError
 from keras_parallax.fingerprint import check_agreement, model_report
 from keras_parallax.partition_search import SEARCH
 from keras_parallax.plan import Request
@@ -73,7 +73,8 @@ class TrainStep:
                 'the model inside `with strategy:`.'
             )
         self._records = self._scope.records if self._scope else {}
-        self._request = strategy.request if strategy else Request()
+        #: The `plan.Request` that was asked for, and the one that the step follows now.
+        self.asked = self.request = strategy.request if strategy else Request()
         self._timing = strategy.timing if strategy and self._sharded else asynchronous.Timing()
         self._first_tokens = None
         self._strategy = strategy
@@ -100,12 +101,12 @@ class TrainStep:
         Returns:
             A list of one operation, for Keras to run with each batch.
         """
-        if self._request.partitions == SEARCH:
-            self._request = self._request._replace(partitions=None)
-        plan, report = self._plan(), None
-        held = self._set_tables_aside(plan)
+        if self.request.partitions == SEARCH:
+            self.request = self.request._replace(partitions=None)
+        plan, report = self.plan_for(self.request), None
+        self._plan, held = plan, self._set_tables_aside(plan)
         if self._scope and self.size > 1:
-            asked = [self._request, self._timing]
+            asked = [self.request, self._timing]
             report = model_report(plan, self._optimizer, self._settings, asked)
             check_agreement(self._job.gather(report))
         starts = filling.starts_of(held, self.rank, self._job.gather) if self._sharded else {}
@@ -113,6 +114,7 @@ class TrainStep:
         self._tables, fills = self._make_tables(plan, starts)
         # Keras keeps this operation, whatever the step is made of later.
         self._whole_step = tf.group(*self._assemble())
+        self._tuning.check(self._optimizer)
         self.waits = self._waits(plan)
         if self._scope and (self.size > 1 or self._sharded):
             self._scope.note_train_step(self._whole_step, self)
@@ -121,16 +123,23 @@ class TrainStep:
                 self._tuning.search_partitions(plan, report, self._job.cluster)
         return [self._whole_step]
 
-    def _plan(self):
+    def plan_for(self, request):
+        """The `Plan` of the model that follows from a `plan.Request`."""
         return uses.plan_model(
             self._loss,
             self._variables,
             self._records,
             self._servers.count if self._sharded else 0,
-            self._request,
+            request,
             self._scope.cluster if self._scope else None,
             self._settings.compression is hvd.Compression.fp16,
         )
+
+    @property
+    def plan(self):
+        """The `Plan` that the step follows, with the densities that it has measured."""
+        shards = {table.name: table.plan.shards for table in self._tables.values()}
+        return self._plan.as_it_is(shards, self._tuning.density)
 
     def _assemble(self):
         """Builds the operations of the step, a list, from the tables as they are now."""
@@ -148,7 +157,7 @@ class TrainStep:
         self._queues = list(self._gradients.queues)
         if self._sharded:
             tables, touched = self._tables.values(), self._gradients.touched
-            operations.extend(self._tuning.measure(self._request, tables, touched))
+            operations.extend(self._tuning.measure(tables, touched))
             if self._tables:
                 operations.extend(self._end_of_step(operations))
             self._interruptions = [host.closing(self._queues)]
@@ -159,7 +168,7 @@ class TrainStep:
 
     def _make_host(self):
         """The `Host` with which this rank exchanges rows, or `None` if it does so by itself."""
-        wanted = self._sharded and self._request.local_aggregation
+        wanted = self._sharded and self.request.local_aggregation
         if not wanted or not host.pays(self._job.hosts):
             return None
         return host.Host(self._job.hosts, self.rank, self._prefix)
@@ -183,19 +192,16 @@ class TrainStep:
 
         Args:
             request: the `plan.Request`. Tables may get other shards, or none, and become dense.
-
-        Raises:
-            PlanError: the optimizer's slots are not told apart, so they cannot be moved.
+                The optimizer's slots must be told apart (`tuning.check_may_move`).
         """
-        self._request = request
-        plan, changes = self._plan(), []
-        before = list(self.weights) if self.state is not None else []
+        self.request = request
+        plan, changes = self.plan_for(request), []
+        self._plan, before = plan, list(self.weights)
         with self._loss.graph.as_default():
             for variable, planned in zip(self._variables, plan.variables):
                 table = self._tables.get(variable)
                 if table is None or table.plan.shards == planned.shards:
                     continue
-                self._require_movable(table)
                 if planned.shards:
                     changes.append(reshard.Moved(table, planned, self.rank))
                 else:
@@ -223,18 +229,23 @@ class TrainStep:
         self._job.barrier()
         self._scope.session.run(release)
 
-    def _require_movable(self, table):
-        if self.state is None:
-            raise PlanError(
-                'The shards of %s cannot be changed with %s, whose slots are not told apart; use '
-                "one of Keras's own optimizers, or give `partitions` as a number, and an "
-                "`architecture` that is not 'auto'." % (table.name, type(self._optimizer).__name__)
-            )
+    @property
+    def sync(self):
+        """Whether the gradients of all workers are applied together."""
+        return self._timing.sync
 
     @property
-    def request(self):
-        """The `plan.Request` that the step follows now."""
-        return self._request
+    def may_move(self):
+        """Whether its tables can move: their slots are known, and no other step trains them."""
+        others = [step for step in self._scope.train_steps if step is not self]
+        return self.state is not None and not any(map(self._shares_tables_with, others))
+
+    def _shares_tables_with(self, other):
+        return not self._tables.keys().isdisjoint(other._tables)
+
+    def is_of(self, loss):
+        """Whether it is the step of the model with this loss."""
+        return loss is self._loss
 
     def _waits(self, plan):
         """Whether a rank waits in a step for the others, so that they need equally many steps."""

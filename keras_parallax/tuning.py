@@ -1,7 +1,13 @@
-"""What a job learns from its first steps, and does about it: densities, numbers of shards."""
+"""What a job learns from its first steps, and does about it: densities, places, shard numbers."""
 
-from keras_parallax import density, partition_search, roads
+from keras_parallax import density, partition_search, predict, roads
 from keras_parallax.classify import SPARSE
+from keras_parallax.errors import PlanError
+
+#: Shards move if this fraction of the busiest server's share of the row traffic is taken off it.
+#: To move them, training stops for about a second, in which the step is built anew and rows are
+#: copied. Ten batches tell a density within some per cent, so what looks like less may be nothing.
+WORTH_MOVING = 0.2
 
 
 class Tuning:
@@ -9,33 +15,49 @@ class Tuning:
 
     Args:
         step: the `TrainStep`.
+
+    Attributes:
+        density: dict from names of tables to the densities that were measured.
     """
 
     def __init__(self, step):
         self._step = step
         self._meter = self._search = None
+        self.density = {}
 
     @property
     def counters(self):
         """The variables of the measurement that is under way, to be initialized."""
         return [self._meter.variable] if self._meter is not None else []
 
-    def measure(self, request, tables, touched):
-        """Has the density of the tables measured, if the plan is to depend on it.
+    def measure(self, tables, touched):
+        """Has the density of the tables measured, but for what is known.
 
         Args:
-            request: the `plan.Request` that the step follows.
-            tables: the `Table`s.
+            tables: the `Table`s of a step.
             touched: dict from names of tables to the numbers of different rows in a batch.
 
         Returns:
             A list of operations for every step.
         """
-        rows = {table.name: table.rows for table in tables if table.by_row}
-        if request.architecture != roads.AUTO or request.density is not None or not rows:
+        known = dict(self._step.request.density or {}, **self.density)
+        rows = {
+            table.name: table.rows for table in tables if table.by_row and table.name not in known
+        }
+        if not rows:
             return []
+        touched = {name: touched[name] for name in rows}
         self._meter = density.DensityMeter(touched, rows, self._step.rank)
         return [self._meter.operation]
+
+    def check(self, optimizer):
+        """Refuses what `check_may_move` does, now that it is known what there is to be moved.
+
+        Args:
+            optimizer: the wrapped Keras optimizer.
+        """
+        if self._step.state is None and self._step.has_shards:
+            check_may_move(self._step.asked, optimizer, self._meter is not None)
 
     def search_partitions(self, plan, report, cluster):
         """Begins the search for the number of shards, or takes the choice of an earlier job.
@@ -71,9 +93,76 @@ class Tuning:
             session: the session that ran it.
             seconds: how long it took.
         """
-        if self._meter is not None and self._meter.after_step():
-            found = self._meter.density(session, self._step.gather)
-            self._meter = None
-            self._step.replan(self._step.request._replace(density=found))
-        elif self._search is not None and not self._search.after_step(seconds):
+        measured = self._meter is not None and self._meter.after_step()
+        if measured and self._take_density(session):
+            return
+        if self._search is not None and not self._search.after_step(seconds):
             self._search = None
+
+    def _take_density(self, session):
+        """Takes what was measured, and returns whether the step follows another plan from now on.
+
+        Workers that do not wait for each other do not gather it either: each knows its own.
+        """
+        step, meter, self._meter = self._step, self._meter, None
+        self.density = meter.density(session, step.gather if step.sync else _alone)
+        request = step.request
+        request = request._replace(density=dict(request.density or {}, **self.density))
+        if request.architecture == roads.AUTO:
+            step.replan(request)
+            return True
+        if self._search is not None:
+            # The plans that it will follow are placed by traffic.
+            step.request = request
+            return False
+        if not (step.sync and step.may_move):
+            return False
+        now = step.plan
+        counts = {planned.name: len(planned.shards) for planned in now.variables if planned.shards}
+        request = request._replace(partitions=counts)
+        shares = [busiest_share(plan) for plan in (now, step.plan_for(request))]
+        if shares[1] > (1 - WORTH_MOVING) * shares[0]:
+            return False
+        if step.rank == 0:
+            print(
+                'keras-parallax: shards move, so that the busiest server has %.0f %% of the row '
+                'traffic instead of %.0f %%.' % (100 * shares[1], 100 * shares[0])
+            )
+        step.replan(request)
+        return True
+
+
+def _alone(value):
+    return [value]
+
+
+def busiest_share(plan):
+    """The share of the row traffic that the busiest server of a `Plan` has, from 0 to 1."""
+    loads = predict.server_loads(plan, plan.cluster)
+    return max([load.traffic_share or 0.0 for load in loads] + [0.0])
+
+
+def check_may_move(request, optimizer, measuring):
+    """Refuses a strategy that moves tables with an optimizer whose slots cannot follow them.
+
+    Args:
+        request: the `plan.Request` of a `ParallaxStrategy`.
+        optimizer: a Keras optimizer whose slots are not told apart, for instance one that Keras
+            has made of a `tf.train.Optimizer`.
+        measuring: whether there are densities to be measured, which the user has not given.
+
+    Raises:
+        PlanError: the strategy searches for a number of shards, or makes tables dense after
+            measuring them.
+    """
+    if request.partitions == partition_search.SEARCH:
+        moves, instead = "partitions='search'", '`partitions` as a number'
+    elif request.architecture == roads.AUTO and measuring:
+        moves, instead = "architecture='auto'", '`density` for every table'
+    else:
+        return
+    raise PlanError(
+        '%s moves tables while they train, but the slots of %s are not told apart, so they '
+        "cannot move along; use one of Keras's own optimizers, or give %s."
+        % (moves, type(getattr(optimizer, 'optimizer', optimizer)).__name__, instead)
+    )

@@ -284,6 +284,23 @@ def few_rows(keras):
     return keras.models.Model([words, flags], keras.layers.Dense(1, name='out')(both))
 
 
+def tables_in_one_piece(keras):
+    """Four tables of one size, for servers that hold each as a whole."""
+    inputs, rows = [], []
+    for number in range(4):
+        inputs.append(keras.layers.Input((LENGTH,)))
+        table = keras.layers.Embedding(ROWS, WIDTH, name='table_%d' % number)
+        rows.append(keras.layers.Flatten()(table(inputs[number])))
+    out = keras.layers.Dense(1, name='out')(keras.layers.concatenate(rows))
+    return keras.models.Model(inputs, out)
+
+
+def every_second_table_is_hot(random, size):
+    """Batches that touch most rows of tables 0 and 2, and one row each of tables 1 and 3."""
+    ids = [random.randint(0, ROWS, (size, LENGTH)) for _ in range(4)]
+    return [ids[0], 0 * ids[1] + 3, ids[2], 0 * ids[3] + 5], random.uniform(-1, 1, (size, 1))
+
+
 def few_rows_batch(random, size):
     ids, targets = ids_and_targets(random, size)
     return [ids, random.randint(0, 2, (size, 1))], targets

@@ -389,6 +389,67 @@ def fp16(rank):
     return {'end': model.get_weights(), 'losses': losses}
 
 
+def measured(rank, case):
+    """Four tables, each in one piece on one of two servers; two of them are touched much more."""
+    keras, results = rank.keras, {}
+    keras.backend.clear_session()
+    strategy = kp.ParallaxStrategy(partitions=1)
+    with strategy:
+        model = cases.tables_in_one_piece(keras)
+        optimizer = cases.CASES[case].optimizer(keras)
+        model.compile(kp.ParallaxOptimizer(optimizer, keras=rank.package), 'mse')
+    model.set_weights(cases.start_weights(model))
+    touched, hot = [], cases.CASES[case]._replace(batch=cases.every_second_table_is_hot)
+    for step, batch in enumerate(cases.joined_batches(hot, RANKS, 20)):
+        mine = cases.share(batch, rank.number, RANKS)
+        model.train_on_batch(*mine)
+        touched.append([len(np.unique(ids)) / cases.ROWS for ids in mine[0]])
+        if step in (8, 19):
+            plan = strategy.plan(model)
+            tables = [plan['table_%d/embeddings' % number] for number in range(4)]
+            loads = plan.predict().server_loads
+            name = 'before' if step == 8 else 'after'
+            results[name + ' servers'] = [table.shards[0].server for table in tables]
+            results[name + ' traffic'] = [load.traffic_share or np.nan for load in loads]
+    results['alpha'] = [table.alpha for table in tables]
+    results['touched'] = np.mean(touched[:10], 0)
+    results['summary'] = ''
+    strategy.summary(model, lambda text: results.update(summary=text))
+    return dict(results, end=model.get_weights())
+
+
+def cannot_move(rank):
+    """A user's optimizer of whose weights it is not known which belong to which variable."""
+
+    def one_weight_more():
+        optimizer = cases.custom_optimizer(rank.keras)
+
+        class WithOneMore(type(optimizer)):
+            def get_updates(self, loss, params):
+                updates = super().get_updates(loss, params)
+                self.weights.append(rank.keras.backend.variable(0.0))
+                return updates
+
+        optimizer.__class__ = WithOneMore
+        return optimizer
+
+    errors = {}
+    for name, asked in (
+        ('search', {'partitions': 'search'}),
+        ('auto', {'architecture': 'auto'}),
+        ('hybrid', {}),
+        ('given', {'architecture': 'auto', 'density': {'table/embeddings': 0.5}}),
+    ):
+        rank.keras.backend.clear_session()
+        with kp.ParallaxStrategy(**asked):
+            # Too large to be dense whatever is measured.
+            model = cases.wide(cases.LENGTH, regularized=False)(rank.keras)
+            model.compile(kp.ParallaxOptimizer(one_weight_more()), 'mse')
+        batch = rank.batches(0, 1)[0]
+        errors[name] = error_of(model.train_on_batch, *batch)
+    return errors
+
+
 def no_strategy(rank, case):
     """The ranks start from values of their own, and Horovod gives them those of rank 0."""
     import horovod.tensorflow as hvd

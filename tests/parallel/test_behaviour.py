@@ -451,6 +451,40 @@ def test_half_precision_on_the_way_is_near_the_numbers_of_full_precision(shown, 
     assert worst > 1e-6
 
 
+@behaviour('measured:adam', 'measured:tf_adam')
+def test_hot_tables_that_share_a_server_part_once_they_are_measured(shown, keras):
+    ranks, _, case = shown
+    hot = cases.CASES[case]._replace(
+        model=cases.tables_in_one_piece, batch=cases.every_second_table_is_hot
+    )
+    assert_both_end_with(ranks, reference.run(hot, keras, RANKS)[2])
+    measured = np.mean([rank['touched'] for rank in ranks], 0)
+    for rank in ranks:
+        # By bytes alone, in order: nothing tells that tables 0 and 2 are busy.
+        assert list(rank['before servers']) == [0, 1, 0, 1]
+        assert np.isnan(rank['before traffic']).all()
+        np.testing.assert_allclose(rank['alpha'], measured)
+        lines = str(rank['summary']).splitlines()
+        for number in range(4):
+            (line,) = [line for line in lines if line.startswith('table_%d/' % number)]
+            assert '  %.3g measured  ' % measured[number] in line
+        servers = list(rank['after servers'])
+        if case == 'tf_adam':
+            # Nobody knows its slots, so nothing can move.
+            assert servers == [0, 1, 0, 1] and rank['after traffic'].max() > 0.9
+        else:
+            assert servers[0] != servers[2] and rank['after traffic'].max() < 0.6
+
+
+@behaviour('cannot_move')
+def test_an_optimizer_whose_slots_cannot_move_is_refused_before_the_first_step(shown):
+    for rank in shown.ranks:
+        for name, told in (('search', "partitions='search'"), ('auto', "architecture='auto'")):
+            assert str(rank[name]).startswith('PlanError: %s moves tables' % told), rank[name]
+        for name in ('hybrid', 'given'):
+            assert str(rank[name]) == 'nothing was raised'
+
+
 @behaviour('no_strategy:adagrad', 'no_strategy:adam')
 def test_without_a_strategy_rows_are_gathered_and_numbers_stay_those_of_keras(shown, plain):
     ranks, _, case = shown

@@ -278,6 +278,7 @@ def test_plan_as_data_says_what_the_plan_says():
         'place': '2 shards on servers 0, 1',
         'road': 'servers',
         'alpha': None,
+        'measured': False,
     }
 
 

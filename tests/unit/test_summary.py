@@ -176,6 +176,15 @@ def test_a_table_of_unknown_density_is_named_and_its_bytes_are_not_made_up():
     assert "density={'table/embeddings': ...}" in text
 
 
+def test_a_density_that_was_measured_is_told_as_such():
+    plan = planned(density={})
+    shards = {variable.name: variable.shards for variable in plan.variables}
+    text = format_summary(plan.as_it_is(shards, {'table/embeddings': 0.003}), {})
+    assert cells(line_of(text, 'table/embeddings'))[4] == '0.003 measured'
+    assert 'is not known' not in text and '>=' not in text
+    assert cells(line_of(format_summary(planned(), {}), 'table/embeddings'))[4] == '0.003'
+
+
 def test_each_server_is_told_with_its_share_of_bytes_and_of_traffic():
     uses = [
         VariableUse(name, (1000, 16), 'float32', lookups=1, regularizer=WHOLE_TABLE)
