@@ -30,7 +30,9 @@ def train(cluster, folder, names, slots, servers):
     job = cluster.start(
         [sys.executable, os.path.join(WORKER, 'equality_worker.py'), 'keras', folder] + names,
         slots_per_host=slots,
-        environ=dict(QUIET, STRATEGY='{"servers": %s}' % servers),
+        environ=dict(
+            QUIET, STRATEGY='{"servers": %s}' % servers, KERAS_PARALLAX_CACHE=str(folder)
+        ),
         hosts=[0, 1],
     )
     return job.wait()
@@ -54,17 +56,27 @@ def test_dedicated_servers_hold_all_shards_equal_plain_keras_and_end_with_the_jo
     cluster, tmp_path
 ):
     names = ['shared_adam', 'custom', 'clipnorm', 'ps_tied']
+    # Plans that change on the way: a table that becomes dense, and shards that grow in number.
+    changing = ['auto_400_adam', 'search_adam']
+    halved = ['fp16_hybrid', 'fp16_ps']
     servers = [cluster.spawn(host, COMMAND + ['--port', PORT], dict(QUIET)) for host in (2, 3)]
     addresses = ['%s:%d' % (cluster.address(host), PORT) for host in (2, 3)]
     before = cluster.counters()
-    outcome = train(cluster, tmp_path, names, 1, str(addresses).replace("'", '"'))
+    # Two workers a host: they pull and push together.
+    everything = names + changing + halved
+    outcome = train(cluster, tmp_path, everything, 2, str(addresses).replace("'", '"'))
     assert outcome.code == 0, outcome.output[-5000:]
     for server in servers:
         ended = server.wait(120)
         assert ended.code == 0 and ended.output.splitlines()[-1].endswith('the job is gone')
     assert not any(cluster.processes(host) for host in range(4))
-    for name in names:
-        devices = check_equality(tmp_path, name, 2)
+    check_equality(tmp_path, 'auto_400_adam', 4)
+    assert np.load(str(tmp_path / 'auto_400_adam.npz'))['kinds'][0] == 'dense'
+    for name in names + halved + ['search_adam']:
+        devices = check_equality(tmp_path, name, 4)
+        if name == 'search_adam':
+            assert devices and all(device.startswith('/job:server_') for device in devices)
+            continue
         tasks = [re.fullmatch(r'/job:server_\w+/task:(\d)/device:CPU:0', each) for each in devices]
         assert [task.group(1) for task in tasks] == ['0', '1']
     # Rows really cross the wire between workers and servers.

@@ -1,6 +1,7 @@
 """Run by `horovodrun`: asynchronous training.
 
-Usage: async_worker.py PACKAGE FOLDER. Rank 0 writes what came out to `FOLDER/found.npz`.
+Usage: async_worker.py PACKAGE FOLDER [ADDRESS...]. Rank 0 writes what came out to
+`FOLDER/found.npz`. Shards are on the dedicated servers at the addresses, if there are any.
 """
 
 import functools
@@ -30,9 +31,13 @@ def linear(keras):
     )
 
 
+#: `servers` of every strategy.
+SERVERS = sys.argv[3:] or None
+
+
 def build(keras, package, model, optimizer, loss, **strategy):
     keras.backend.clear_session()
-    with kp.ParallaxStrategy(sync=False, **strategy):
+    with kp.ParallaxStrategy(sync=False, servers=SERVERS, **strategy):
         built = model(keras)
         built.compile(kp.ParallaxOptimizer(optimizer(), keras=package), loss)
     built.set_weights(cases.start_weights(built))
@@ -67,7 +72,7 @@ def converges(keras, package, rank, size, optimizer, **strategy):
 
 def main(package, folder):
     keras = cases.keras_module(package)
-    made = kp.ParallaxStrategy()
+    made = kp.ParallaxStrategy(servers=SERVERS)
     given = keras, package, made.rank, made.size
     found = {}
     for name, strategy in (
@@ -87,4 +92,4 @@ def main(package, folder):
         np.savez(os.path.join(folder, 'found.npz'), **found)
 
 
-main(*sys.argv[1:])
+main(*sys.argv[1:3])

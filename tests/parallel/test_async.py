@@ -1,18 +1,28 @@
 """Asynchronous training: every push is applied, and training converges."""
 
+import contextlib
 import os
 
 import launch
 import numpy as np
 import pytest
+from servers import Server, free_port
 
 TIMINGS = ('hybrid', 'ps', 'bound', 'lockstep')
 
 
-@pytest.fixture(scope='module', params=['keras', 'tf.keras'])
+@pytest.fixture(
+    scope='module',
+    params=[('keras', 0), ('tf.keras', 0), ('keras', 2)],
+    ids=['keras', 'tf.keras', 'keras on two dedicated servers'],
+)
 def found(request, tmp_path_factory):
-    folder = tmp_path_factory.mktemp('async')
-    outcome = launch.run(2, 'parallel/async_worker.py', request.param, folder)
+    folder, (package, count) = tmp_path_factory.mktemp('async'), request.param
+    with contextlib.ExitStack() as stack:
+        servers = [stack.enter_context(Server(free_port(), folder)) for _ in range(count)]
+        addresses = [server.address for server in servers]
+        outcome = launch.run(2, 'parallel/async_worker.py', package, folder, *addresses)
+        assert [server.wait() for server in servers] == [0] * count
     assert outcome.code == 0, outcome.output[-5000:]
     return np.load(os.path.join(str(folder), 'found.npz'))
 
