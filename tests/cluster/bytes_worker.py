@@ -1,9 +1,10 @@
 """Run by `horovodrun` on an emulated cluster: counts the bytes of training steps.
 
-Usage: bytes_worker.py ROWS WIDTH IDS STEPS [LOCAL_AGGREGATION]. The batches of a host's workers
-name IDS rows together, half of them in every worker's batch and each of the others in one. For each
-host `BYTES` is printed, and the mean number of bytes that it sent in a step; then `PREDICTED`, and
-the number that the plan predicts from how many rows a worker's batch names.
+Usage: bytes_worker.py ROWS WIDTH IDS STEPS [LOCAL_AGGREGATION [UNITS]]. The batches of a host's
+workers name IDS rows together, half of them in every worker's batch and each of the others in one. A
+dense layer of UNITS units follows. For each host `BYTES` is printed, and the mean number of bytes
+that it sent in a step; then `PREDICTED` and `FLOOR`, and the numbers that the plan predicts from the
+densities that the job has measured.
 """
 
 import sys
@@ -23,7 +24,7 @@ def sent():
         return int(file.read())
 
 
-def main(rows, width, ids, steps, local_aggregation=1):
+def main(rows, width, ids, steps, local_aggregation=1, units=1):
     with kp.ParallaxStrategy(local_aggregation=bool(local_aggregation)) as strategy:
         workers = hvd.local_size()
         places = np.arange(ids)
@@ -32,12 +33,12 @@ def main(rows, width, ids, steps, local_aggregation=1):
             [
                 keras.layers.Embedding(rows, width, input_length=mine.sum()),
                 keras.layers.GlobalAveragePooling1D(),
-                keras.layers.Dense(1),
+                keras.layers.Dense(units),
             ]
         )
         model.compile(kp.ParallaxOptimizer(keras.optimizers.Adagrad(lr=0.1)), 'mse')
     random = np.random.RandomState(strategy.rank // workers)
-    targets = np.ones((1, 1))
+    targets = np.ones((1, units))
 
     def train(count):
         for _ in range(count):
@@ -52,9 +53,10 @@ def main(rows, width, ids, steps, local_aggregation=1):
     if strategy.local_rank == 0:
         print('BYTES %.0f;' % ((sent() - before) / steps), flush=True)
         plan = strategy.plan(model)
-        known = [variable._replace(alpha=mine.sum() / rows) for variable in plan.variables]
-        predicted = plan._replace(variables=tuple(known)).predict().totals['plan'].sent
-        print('PREDICTED %.0f;' % predicted, flush=True)
+        np.testing.assert_allclose(plan.variables[0].alpha, mine.sum() / rows, rtol=1e-6)
+        totals = plan.predict().totals
+        print('PREDICTED %.0f;' % totals['plan'].sent, flush=True)
+        print('FLOOR %.0f;' % totals['floor'].sent, flush=True)
 
 
 main(*map(int, sys.argv[1:]))

@@ -17,27 +17,28 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason='network namespaces ne
 
 @pytest.fixture(scope='module')
 def cluster():
-    with EmulatedCluster(2) as made:
+    with EmulatedCluster(4) as made:
         yield made
 
 
-def bytes_per_step(cluster, rows, width, ids):
-    """Bytes that each of two hosts with a worker sends in a training step, and the predicted ones.
+def bytes_per_step(cluster, rows, width, ids, hosts=2, units=1):
+    """Bytes that each of some hosts with a worker sends in a training step.
 
     Returns:
-        A pair of lists.
+        Three lists: the bytes that were counted, those that the plan predicts, and the floor.
     """
     outcome = cluster.run(
-        [sys.executable, WORKER, rows, width, ids, STEPS],
+        [sys.executable, WORKER, rows, width, ids, STEPS, 1, units],
         environ={'TF_CPP_MIN_LOG_LEVEL': '2'},
+        hosts=list(range(hosts)),
     )
     assert outcome.code == 0, outcome.output
-    sent, predicted = (
+    found = [
         list(map(int, re.findall(name + r' (\d+);', outcome.output)))
-        for name in ('BYTES', 'PREDICTED')
-    )
-    assert len(sent) == len(predicted) == 2
-    return sent, predicted
+        for name in ('BYTES', 'PREDICTED', 'FLOOR')
+    ]
+    assert [len(numbers) for numbers in found] == [hosts] * 3
+    return found
 
 
 def floor(width, ids):
@@ -48,7 +49,7 @@ def floor(width, ids):
 @pytest.mark.parametrize('ids', [16, 1024, 4096])
 def test_a_step_sends_each_unique_row_once_each_way_and_never_the_table(cluster, ids):
     rows, width = 20000, 64
-    for sent, predicted in zip(*bytes_per_step(cluster, rows, width, ids)):
+    for sent, predicted, _ in zip(*bytes_per_step(cluster, rows, width, ids)):
         assert sent <= 1.05 * floor(width, ids) + OVERHEAD
         # Half of the rows must really travel, or something other than training was counted.
         assert sent >= 0.95 * floor(width, ids)
@@ -56,7 +57,19 @@ def test_a_step_sends_each_unique_row_once_each_way_and_never_the_table(cluster,
         assert abs(sent - predicted) <= 0.1 * predicted + OVERHEAD
 
 
+def test_four_hosts_send_at_most_a_tenth_more_than_the_rows_and_a_ring_of_dense_gradients(cluster):
+    width, ids, units = 64, 4096, 4096
+    # Three of four rows lie on another host: each goes once each way. A ring of four passes one and
+    # a half times the dense gradients.
+    least = 3 * 2 * (ids // 4) * width * 4 + 1.5 * (width + 1) * units * 4
+    found = bytes_per_step(cluster, 20000, width, ids, hosts=4, units=units)
+    for sent, predicted, said in zip(*found):
+        assert abs(said - least) <= 0.03 * least  # Row numbers are in the plan's floor.
+        assert least <= sent <= 1.1 * least
+        assert abs(sent - predicted) <= 0.1 * predicted
+
+
 def test_the_bytes_of_a_step_do_not_depend_on_the_size_of_the_table(cluster):
-    small, _ = bytes_per_step(cluster, 5000, 64, 1024)
-    large, _ = bytes_per_step(cluster, 200000, 64, 1024)
+    small, _, _ = bytes_per_step(cluster, 5000, 64, 1024)
+    large, _, _ = bytes_per_step(cluster, 200000, 64, 1024)
     assert sum(large) <= 1.05 * sum(small) + OVERHEAD
