@@ -482,26 +482,34 @@ def uniform_ids(length):
     return batch
 
 
-def _engine_cases():
+def _matrix_cases():
     """Every architecture, with few shards and with more than the table has rows."""
     strategies = {
         '%s_%s' % (architecture, partitions): {
             'architecture': architecture,
             'partitions': partitions,
         }
-        for architecture in ('hybrid', 'ps')
+        for architecture in ('hybrid', 'ps', 'auto')
         for partitions in (1, 3, ROWS + 1)
     }
+    for partitions in (1, 3, ROWS + 1):
+        # So small a table would be dense from the start, and have no shards.
+        strategies['auto_%s' % partitions]['overrides'] = {'table/embeddings': 'sparse'}
     strategies['allreduce'] = {'architecture': 'allreduce'}
     strategies['allreduce_dense'] = {
         'architecture': 'allreduce',
         'density': {'table/embeddings': 1.0},
     }
-    found = {
+    return {
         '%s_%s' % (name, optimizer): CASES[optimizer]._replace(strategy=strategy)
         for name, strategy in strategies.items()
-        for optimizer in ('momentum', 'adagrad', 'adam')
+        for optimizer in ('sgd', 'momentum', 'adagrad', 'adam')
     }
+
+
+def _engine_cases():
+    """What else the engine does: other models on servers, plans that change, half precision."""
+    found = {}
     ps = {'architecture': 'ps', 'partitions': 3}
     for name in (
         'tied',
@@ -552,13 +560,15 @@ def _engine_cases():
     return found
 
 
-#: Cases about the engine rather than about the model, for jobs of several ranks.
+#: Every architecture, number of partitions and optimizer, for jobs of several ranks.
+MATRIX_CASES = _matrix_cases()
+#: Other cases about the engine rather than about the model, for jobs of several ranks.
 ENGINE_CASES = _engine_cases()
 
 
 def find(name):
     """The case called `name`."""
-    return CASES[name] if name in CASES else ENGINE_CASES[name]
+    return next(found[name] for found in (CASES, MATRIX_CASES, ENGINE_CASES) if name in found)
 
 
 def keras_module(package):

@@ -9,8 +9,21 @@ import pytest
 import reference
 
 JOBS = [(ranks, package) for package in ('keras', 'tf.keras') for ranks in (1, 2, 3, 4)]
-#: The jobs that run the cases about the engine too.
-ENGINE_JOBS = [(ranks, package) for ranks, package in JOBS if ranks in (2, 3)]
+
+
+def names_of(ranks, package):
+    """The names of the cases that a job runs besides those about the model."""
+    if ranks not in (2, 3):
+        return []
+    matrix = sorted(cases.MATRIX_CASES)
+    if package == 'tf.keras':
+        # Its jobs share the matrix, as on a chessboard: there is one engine for both packages.
+        matrix = [name for n, name in enumerate(matrix) if (n + n // 4 + ranks) % 2]
+    return matrix + sorted(cases.ENGINE_CASES)
+
+
+#: What is compared besides: pairs of a job and a case.
+ENGINE_RUNS = [job + (name,) for job in JOBS for name in names_of(*job)]
 
 each_job = pytest.mark.parametrize('ranks, package', JOBS)
 
@@ -23,9 +36,7 @@ def job(tmp_path_factory):
     def run(ranks, package):
         if (ranks, package) not in done:
             folder = str(tmp_path_factory.mktemp('equality'))
-            names = sorted(cases.CASES)
-            if (ranks, package) in ENGINE_JOBS:
-                names += sorted(cases.ENGINE_CASES)
+            names = sorted(cases.CASES) + names_of(ranks, package)
             outcome = launch.run(
                 ranks,
                 'parallel/equality_worker.py',
@@ -56,8 +67,7 @@ def test_workers_equal_plain_keras_on_the_joined_batch(job, ranks, package, name
     compare(job, ranks, package, name)
 
 
-@pytest.mark.parametrize('name', sorted(cases.ENGINE_CASES))
-@pytest.mark.parametrize('ranks, package', ENGINE_JOBS)
+@pytest.mark.parametrize('ranks, package, name', ENGINE_RUNS)
 def test_every_architecture_and_partitioning_equals_plain_keras(job, ranks, package, name):
     found = compare(job, ranks, package, name)
     for beginning, kind in (('auto_400', 'dense'), ('auto_5', 'sparse')):
