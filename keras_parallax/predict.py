@@ -70,12 +70,14 @@ class Prediction(NamedTuple):
         server_loads: a list of `ServerLoad`s.
         unknown: names of tables whose density is not known; the totals of all roads but dense
             allreduce leave them out.
+        message_seconds: what the plan's shards cost beside their bytes, as the cost model has it.
     """
 
     variables: Dict[str, VariableCost]
     totals: Dict[str, Total]
     server_loads: List[ServerLoad]
     unknown: List[str]
+    message_seconds: float
 
     def as_data(self):
         """The prediction as plain dicts, lists, strings and numbers."""
@@ -87,6 +89,7 @@ class Prediction(NamedTuple):
             },
             'server_loads': [dict(load._asdict()) for load in self.server_loads],
             'unknown': list(self.unknown),
+            'message_seconds': self.message_seconds,
         }
 
 
@@ -127,7 +130,9 @@ def predict(plan, cluster, fp16=False):
             tables.append((rows, variable.bytes / rows, gradients / rows, variable.alpha))
     sums[FLOOR] += np.stack(_on_hosts(costs.floor(dense_size, tables, cluster), works))
     totals = {road: _total(each, works, cluster) for road, each in sums.items()}
-    return Prediction(found, totals, server_loads(plan, cluster), unknown)
+    shards = sum(len(variable.shards) for variable in plan.variables)
+    messages = shards * cluster.message_seconds
+    return Prediction(found, totals, server_loads(plan, cluster), unknown, messages)
 
 
 def server_loads(plan, cluster):

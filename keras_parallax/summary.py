@@ -119,6 +119,12 @@ def _totals(plan, prediction, bandwidth):
         'A step, for each host (%s, %s):' % (where, bandwidth_in_words(bandwidth)),
         tabulate(rows, headers, tablefmt='simple', disable_numparse=True),
     ]
+    if prediction.message_seconds:
+        shards = sum(len(variable.shards) for variable in plan.variables)
+        lines.append(
+            'Messages to %s: about %s besides (a rough estimate)'
+            % (_counted(shards, 'shard'), seconds_in_words(prediction.message_seconds))
+        )
     if prediction.unknown:
         lines.append(
             'Not counted, because their density is not known: %s. A job with servers measures it '

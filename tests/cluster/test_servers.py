@@ -30,9 +30,7 @@ def train(cluster, folder, names, slots, servers):
     job = cluster.start(
         [sys.executable, os.path.join(WORKER, 'equality_worker.py'), 'keras', folder] + names,
         slots_per_host=slots,
-        environ=dict(
-            QUIET, STRATEGY='{"servers": %s}' % servers, KERAS_PARALLAX_CACHE=str(folder)
-        ),
+        environ=dict(QUIET, STRATEGY='{"servers": %s}' % servers, KERAS_PARALLAX_CACHE=str(folder)),
         hosts=[0, 1],
     )
     return job.wait()

@@ -176,6 +176,12 @@ def test_a_table_of_unknown_density_is_named_and_its_bytes_are_not_made_up():
     assert "density={'table/embeddings': ...}" in text
 
 
+def test_the_time_of_messages_is_told_beside_that_of_bytes():
+    text = format_summary(planned(40), {})
+    assert 'Messages to 28 shards: about 5.6 ms besides (a rough estimate)' in text.splitlines()
+    assert 'Messages' not in format_summary(planned(8, uses=USES[1:], density={}), {})
+
+
 def test_a_density_that_was_measured_is_told_as_such():
     plan = planned(density={})
     shards = {variable.name: variable.shards for variable in plan.variables}
