@@ -103,8 +103,8 @@ class TrainStep:
         """
         if self.request.partitions == SEARCH:
             self.request = self.request._replace(partitions=None)
-        plan, report = self.plan_for(self.request), None
-        self._plan, held = plan, self._set_tables_aside(plan)
+        plan = self._plan = self.plan_for(self.request)
+        held, report = self._set_tables_aside(plan), None
         if self._scope and self.size > 1:
             asked = [self.request, self._timing]
             report = model_report(plan, self._optimizer, self._settings, asked)
