@@ -13,8 +13,7 @@ from keras_parallax import cluster, roads
 from keras_parallax.compat import tf
 from keras_parallax.errors import PlanError
 from keras_parallax.exchange import PartGradient, Pushed, RowGradients, split_gradients
-from keras_parallax.pull import as_indices
-from keras_parallax.table import Part, split_rows
+from keras_parallax.table import Part, as_indices, split_rows
 
 
 class Timing(NamedTuple):

@@ -195,6 +195,11 @@ def inside_loop_of(operation):
         context.Exit()
 
 
+def is_in_control_flow(tensor):
+    """Whether a tensor is computed in a loop or a branch."""
+    return tensor.op._get_control_flow_context() is not None
+
+
 def storage(variable):
     """The tensor that stands for a variable's storage: its reference or its resource handle."""
     if isinstance(variable, ResourceVariable):

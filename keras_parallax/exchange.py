@@ -5,8 +5,8 @@ from typing import Any, List, NamedTuple, Optional
 from keras_parallax import cluster
 from keras_parallax.compat import horovod_ops, tf
 from keras_parallax.host import Host
-from keras_parallax.pull import as_indices, split_by_shard
-from keras_parallax.table import Part, split_rows
+from keras_parallax.pull import split_by_shard
+from keras_parallax.table import Part, as_indices, split_rows
 
 MEAN, SUM = 'mean', 'sum'
 

@@ -8,28 +8,15 @@ rank, and pushes the sums for the whole host.
 
 Predictions and evaluations do not go through the leader: one worker may predict while the others do
 something else. So the model's graph is left as it is, with rows pulled from the shards. What a
-training step does instead is a list of connections, each from a tensor to one that stands in for
-it, which hold for the callables of training steps only (`session.ParallaxSession`).
+training step does instead is a list of `pull.Connection`s.
 """
 
-from typing import List, NamedTuple
+from typing import List
 
 from keras_parallax import cluster
 from keras_parallax.compat import tf
-from keras_parallax.pull import pull
+from keras_parallax.pull import Connection, pull
 from keras_parallax.table import whole_of
-
-
-class Connection(NamedTuple):
-    """What a training step reads in place of a tensor.
-
-    Attributes:
-        replaced: the tensor that the graph reads, the first output of its operation.
-        replacement: the tensor that is read in a training step.
-    """
-
-    replaced: tf.Tensor
-    replacement: tf.Tensor
 
 
 def hosts_of(places):
@@ -92,7 +79,7 @@ class Host:
         leads: whether this process is the leader of its host.
         own_queues: the queues on this process's server.
         awaited: the queues on the leader's server in which this process waits for rows.
-        connections: the `Connection`s of the training step.
+        connections: the `pull.Connection`s of what is pulled whole.
     """
 
     def __init__(self, hosts, rank, prefix):
@@ -104,28 +91,33 @@ class Host:
         self.awaited: List[tf.FIFOQueue] = []
         self.connections: List[Connection] = []
 
-    def pull_rows(self, table, pulls):
+    @property
+    def shares(self):
+        """Whether other workers are on the host."""
+        return len(self._ranks) > 1
+
+    def pull_rows(self, table, name, ids):
         """Has a training step pull rows of a sparse table together with the host's other workers.
 
         Args:
-            table: a `Table` with shards.
-            pulls: its `Pull`s that the step reads, the same ones in the same order on every rank.
+            table: a `Table` with shards, or a `bundle.Bundle`.
+            name: the pull's name, the same on every rank.
+            ids: the ids that this worker wants, `[n]`.
+
+        Returns:
+            The rows, `[n] + row_shape`.
         """
-        if len(self._ranks) == 1:
-            return
-        for number, mine in enumerate(pulls):
-            name, ids = '%s/pull_%d' % (table.name, number), mine.split.ids
-            asked = self._queues(name + '/ids', [ids.dtype])
-            answered = self._queues(name + '/rows', [table.dtype], awaited=True)
-            with self._at_leader():
-                if self.leads:
-                    others = [tf.reshape(queue.dequeue(), [-1]) for queue in asked]
-                    rows, *of_others = pull(table, [ids] + others).outputs
-                    after = [queue.enqueue([part]) for queue, part in zip(answered, of_others)]
-                else:
-                    with tf.control_dependencies([asked[self._place].enqueue([ids])]):
-                        rows, after = answered[self._place].dequeue(), []
-            self._connect(mine.rows, rows, after)
+        asked = self._queues(name + '/ids', [ids.dtype])
+        answered = self._queues(name + '/rows', [table.dtype], awaited=True)
+        with self._at_leader():
+            if self.leads:
+                others = [tf.reshape(queue.dequeue(), [-1]) for queue in asked]
+                rows, *of_others = pull(table, [ids] + others).outputs
+                after = [queue.enqueue([part]) for queue, part in zip(answered, of_others)]
+            else:
+                with tf.control_dependencies([asked[self._place].enqueue([ids])]):
+                    rows, after = answered[self._place].dequeue(), []
+        return self._after(rows, after, [None] + table.row_shape)
 
     def pull_whole(self, table):
         """Has a training step pull a dense variable on servers once for the whole host.
@@ -133,7 +125,7 @@ class Host:
         Args:
             table: a `Table` with shards that is not exchanged by rows.
         """
-        if len(self._ranks) == 1:
+        if not self.shares:
             return
         answered = self._queues(table.name + '/whole', [table.dtype], awaited=True)
         with self._at_leader():
@@ -142,7 +134,8 @@ class Host:
                 after = [queue.enqueue([value]) for queue in answered]
             else:
                 value, after = answered[self._place].dequeue(), []
-        self._connect(table.variable.value(), value, after)
+        whole = table.variable.value()
+        self.connections.append(Connection(whole, self._after(value, after, whole.shape)))
 
     def push(self, name, tensors, after):
         """Hands this worker's gradients of a table to the leader.
@@ -195,9 +188,9 @@ class Host:
             self.awaited.append(queues[self._place])
         return queues
 
-    def _connect(self, replaced, replacement, after):
-        """Notes a connection, and has the operations `after` run in every step that uses it."""
-        with tf.device(cluster.shard_device(self._rank)), tf.control_dependencies(after):
-            replacement = tf.identity(replacement)
-        replacement.set_shape(replaced.shape)
-        self.connections.append(Connection(replaced, replacement))
+    def _after(self, tensor, operations, shape):
+        """A tensor on this worker; in every step that reads it, the operations run."""
+        with tf.device(cluster.shard_device(self._rank)), tf.control_dependencies(operations):
+            tensor = tf.identity(tensor)
+        tensor.set_shape(shape)
+        return tensor

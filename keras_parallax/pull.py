@@ -25,6 +25,22 @@ class SplitIds(NamedTuple):
     positions: List[tf.Tensor]
 
 
+class Connection(NamedTuple):
+    """What a training step reads in place of a tensor.
+
+    Predictions and evaluations run at times, and with inputs, of their own; so the model's graph
+    pulls each table by itself. What a training step does instead holds for the callables of
+    training steps only (`session.ParallaxSession`).
+
+    Attributes:
+        replaced: the tensor that the graph reads, the first output of its operation.
+        replacement: the tensor that is read in a training step.
+    """
+
+    replaced: tf.Tensor
+    replacement: tf.Tensor
+
+
 class Pull(NamedTuple):
     """Rows pulled for one or several lookups of a table.
 
@@ -63,11 +79,6 @@ def split_by_shard(ids, shards):
     return SplitIds(ids, small, positions)
 
 
-def as_indices(rows):
-    """Row numbers as TensorFlow's gathers and sums take them."""
-    return rows if rows.dtype == tf.int64 else tf.cast(rows, tf.int32)
-
-
 def pull(table, ids_of_lookups):
     """Builds the pull of a table's rows for some lookups.
 
@@ -91,7 +102,7 @@ def pull(table, ids_of_lookups):
     )
     with tf.control_dependencies([check]):
         split = split_by_shard(tf.identity(unique), table.plan.shards)
-    rows = _gather(table, split)
+    rows = gather_rows(table, split)
     inverses = [inverse] if len(flat) == 1 else tf.split(inverse, [tf.size(ids) for ids in flat])
     outputs = []
     for ids, part in zip(ids_of_lookups, inverses):
@@ -101,12 +112,12 @@ def pull(table, ids_of_lookups):
     return Pull(split, rows, outputs, list(inverses))
 
 
-def _gather(table, split):
+def gather_rows(table, split):
     """Gathers rows from the shards, in the order of `split.ids`."""
     parts = []
-    for shard, rows in zip(table.shards, split.rows):
+    for number, (shard, rows) in enumerate(zip(table.shards, split.rows)):
         with tf.device(shard.device):
-            parts.append(tf.gather(shard, as_indices(rows)))
+            parts.append(table.gather(number, rows))
     if len(parts) == 1:
         rows = tf.identity(parts[0])
     else:
@@ -128,7 +139,7 @@ def pull_again(table, pulled, rank):
     """
     with tf.device(cluster.shard_device(rank)):
         split = split_by_shard(pulled.split.ids, table.plan.shards)
-        rows = _gather(table, split)
+        rows = gather_rows(table, split)
     redirect_readers(pulled.rows, rows)
     return pulled._replace(split=split, rows=rows)
 

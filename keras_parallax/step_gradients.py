@@ -1,8 +1,9 @@
 """The gradients of a training step, and their exchange between the ranks."""
 
-from keras_parallax import asynchronous, cluster, exchange, sharding, uses
+from keras_parallax import asynchronous, bundle, cluster, exchange, sharding, uses
 from keras_parallax.barrier import unfolded_zero
 from keras_parallax.compat import tf
+from keras_parallax.pull import Connection, gather_rows
 
 
 class StepGradients:
@@ -21,6 +22,7 @@ class StepGradients:
         parts: the `PartGradient`s that this rank applies.
         pushes: the operations that push.
         queues: the queues on this rank's servers in which pushes wait.
+        connections: the `pull.Connection`s of sparse tables.
         touched: dict from names of tables to numbers of different rows in this rank's batch.
         totals: sums over the ranks that every rank must have computed by the end of the step.
     """
@@ -29,7 +31,7 @@ class StepGradients:
         self._loss, self._members, self._how, self._sync = loss, members, how, sync
         self._tables = list(tables)
         self._sharded = any(table.shards for table in self._tables)
-        self.parts, self.pushes, self.queues = [], [], []
+        self.parts, self.pushes, self.queues, self.connections = [], [], [], []
         self.touched, self.totals = {}, []
         gradients, of_outputs = self._compute(dense)
         reduced = [
@@ -38,8 +40,7 @@ class StepGradients:
         ]
         with tf.control_dependencies([loss] + gradients + list(of_outputs.values())):
             computed = tf.no_op()
-        for table in self._tables:
-            pushed = self._exchange(table, of_outputs, computed)
+        for pushed in self._exchange_all(of_outputs, computed):
             self.parts.extend(pushed.parts)
             self.pushes.extend(pushed.operations)
             self.queues.extend(pushed.queues)
@@ -93,44 +94,115 @@ class StepGradients:
             )
         return [tf.convert_to_tensor(gradient) for gradient in found[: len(dense)]], by_output
 
-    def _exchange(self, table, gradients, computed):
-        """Sums a table's gradients over the ranks; returns `Pushed`.
+    def _exchange_all(self, gradients, computed):
+        """Sums the gradients of all tables over the ranks; returns a list of `Pushed`."""
+        pulls = {
+            table: sharding.pulls_in(table, self._members)
+            for table in self._tables
+            if table.by_row and table.shards
+        }
+        of_all = [pull for found in pulls.values() for pull in found]
+        bundles = bundle.bundles_of(
+            [(table, table.plan) for table in pulls if bundle.may_be_bundled(pulls[table], of_all)]
+        )
+        bundled = {table for members in bundles for table in members}
+        pushed = []
+        for table in self._tables:
+            if not table.by_row:
+                pushed.append(self._exchange_whole(table, gradients, computed))
+            elif not table.shards:
+                pushed.append(self._allgather(table, gradients))
+            elif table not in bundled:
+                self._pull_with_host(table, pulls[table])
+                pushed.append(self._push(table, pulls[table], gradients))
+        return pushed + [self._exchange_bundle(members, pulls, gradients) for members in bundles]
+
+    def _exchange_whole(self, table, gradients, computed):
+        """Sums the gradient of a dense variable on servers; returns `Pushed`.
 
         What a rank pulls whole from its own server is not a copy. So it is pushed, and then
         updated, when this rank has `computed` all its gradients.
         """
         how = self._how
-        if not table.by_row:
-            if how.host:
-                how.host.pull_whole(table)
-            gradient = tf.convert_to_tensor(gradients[table.variable.value()])
-            if not self._sync:
-                return asynchronous.push_whole(table, gradient, how, computed)
-            return exchange.push_whole(table, gradient, how, [computed])
-        if not table.shards:
-            lookups = [
-                (ids, gradients[output])
-                for ids, output in sharding.lookups_in(table, self._members)
-                if output in gradients
-            ]
-            mine = exchange.gradients_by_row(table, lookups)
-            return exchange.Pushed([], exchange.allgather(table, mine, how), [])
-        pulls = sharding.pulls_in(table, self._members)
         if how.host:
-            how.host.pull_rows(table, pulls)
-        with tf.device(cluster.shard_device(how.rank)):
+            how.host.pull_whole(table)
+        gradient = tf.convert_to_tensor(gradients[table.variable.value()])
+        if not self._sync:
+            return asynchronous.push_whole(table, gradient, how, computed)
+        return exchange.push_whole(table, gradient, how, [computed])
+
+    def _allgather(self, table, gradients):
+        """Sums the gradients of a table that every rank holds; returns `Pushed`."""
+        lookups = [
+            (ids, gradients[output])
+            for ids, output in sharding.lookups_in(table, self._members)
+            if output in gradients
+        ]
+        mine = exchange.gradients_by_row(table, lookups)
+        return exchange.Pushed([], exchange.allgather(table, mine, self._how), [])
+
+    def _pull_with_host(self, table, pulls):
+        """Has the step pull a table's rows together with the host's other workers."""
+        host = self._how.host
+        if host is None or not host.shares:
+            return
+        for number, pull in enumerate(pulls):
+            rows = host.pull_rows(table, '%s/pull_%d' % (table.name, number), pull.split.ids)
+            self.connections.append(Connection(pull.rows, rows))
+
+    def _push(self, table, pulls, gradients):
+        """Sums a sharded table's gradients; returns `Pushed`."""
+        with self._on_worker():
             by_pull = [exchange.gradients_of_pull(table, pull, gradients) for pull in pulls]
             mine, split = exchange.merged(by_pull)
         self.touched[table.name] = tf.size(mine.rows)
+        return self._push_rows(table, mine, split, self._reads(table, pulls))
+
+    def _exchange_bundle(self, members, pulls, gradients):
+        """Has the rows of several tables pulled together, and pushes their gradients together."""
+        together, host = bundle.Bundle(members), self._how.host
+        mine = [pulls[table][0] for table in members]
+        ids = [pull.split.ids for pull in mine]
+        with self._on_worker():
+            split = together.ask(ids)
+            if host is not None and host.shares:
+                rows = host.pull_rows(together, together.name, split.ids)
+            else:
+                rows = gather_rows(together, split)
+            of_members = together.split(rows, ids)
+            values = [
+                exchange.gradients_of_pull(table, pull, gradients)[0].values
+                for table, pull in zip(members, mine)
+            ]
+            summed = exchange.RowGradients(split.ids, tf.concat(values, 0))
+        self.connections.extend(
+            Connection(pull.rows, of_member) for pull, of_member in zip(mine, of_members)
+        )
+        self.touched.update((table.name, tf.size(one)) for table, one in zip(members, ids))
+        after = [read for table in members for read in self._reads(table, pulls[table])]
+        pushed = self._push_rows(together, summed, split, after)
+        return pushed._replace(
+            parts=[part for found in pushed.parts for part in together.parts(found)]
+        )
+
+    def _on_worker(self):
+        return tf.device(cluster.shard_device(self._how.rank))
+
+    def _push_rows(self, table, gradients, split, after):
         if not self._sync:
-            return asynchronous.push_rows(table, mine, split, how)
-        # The shard may be written as soon as all pushes are there: so read it before pushing. That
-        # a lookup is done tells that rows are there, wherever the step has them from.
+            return asynchronous.push_rows(table, gradients, split, self._how)
+        return exchange.push_rows(table, gradients, split, self._how, after)
+
+    def _reads(self, table, pulls):
+        """The operations that read a table's shards, as far as this rank's step needs them.
+
+        A shard may be written as soon as all pushes are there: so it is read before pushing. That
+        a lookup is done tells that rows are there, wherever the step has them from.
+        """
         looked_up = [
             output.op for pull in pulls for output in pull.outputs if output.op in self._members
         ]
-        after = looked_up + [term.op for term in table.penalty_terms]
-        return exchange.push_rows(table, mine, split, how, after)
+        return looked_up + [term.op for term in table.penalty_terms]
 
     def _gate(self, reduced, computed):
         """Holds back every write to what this process computes with until all gradients are there.

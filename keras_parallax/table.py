@@ -10,6 +10,11 @@ from keras_parallax.classify import SPARSE
 from keras_parallax.compat import ResourceVariable, tf
 
 
+def as_indices(rows):
+    """Row numbers as TensorFlow's gathers and sums take them."""
+    return rows if rows.dtype == tf.int64 else tf.cast(rows, tf.int32)
+
+
 class Part(NamedTuple):
     """What one rank updates of a table: its own shard, or the whole table.
 
@@ -60,6 +65,10 @@ class Table:
     def gathers(self):
         """The gathers that look the table up, in every model, as operations."""
         return graph.reads(self.variable).lookups
+
+    def gather(self, number, rows):
+        """Gathers rows `[n]` of the shard of a number, as they are numbered there."""
+        return tf.gather(self.shards[number], as_indices(rows))
 
     def parts_of(self, rank):
         """The `Part`s that a rank updates."""

@@ -175,8 +175,9 @@ class TrainStep:
 
     @property
     def connections(self):
-        """The `host.Connection`s that hold in the step."""
-        return self._how.host.connections if self._how.host else []
+        """The `pull.Connection`s that hold in the step."""
+        of_host = self._how.host.connections if self._how.host else []
+        return self._gradients.connections + of_host
 
     def after_run(self, seconds):
         """Called after each run of the step.
