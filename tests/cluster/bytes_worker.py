@@ -1,10 +1,10 @@
 """Run by `horovodrun` on an emulated cluster: counts the bytes of training steps.
 
 Usage: bytes_worker.py ROWS WIDTH IDS STEPS [LOCAL_AGGREGATION [UNITS]]. The batches of a host's
-workers name IDS rows together, half of them in every worker's batch and each of the others in one. A
-dense layer of UNITS units follows. For each host `BYTES` is printed, and the mean number of bytes
-that it sent in a step; then `PREDICTED` and `FLOOR`, and the numbers that the plan predicts from the
-densities that the job has measured.
+workers name IDS rows together, half of them in every worker's batch and each of the others in one.
+A dense layer of UNITS units follows. For each host `BYTES` is printed, and the mean number of bytes
+that it sent in a step; then `PREDICTED` and `FLOOR`, and the numbers that the plan predicts from
+the densities that the job has measured.
 """
 
 import sys
