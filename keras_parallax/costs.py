@@ -95,6 +95,10 @@ def id_dtype(rows):
     return next(name for name in _ID_TYPES if rows - 1 <= np.iinfo(name).max)
 
 
+#: What a row in half precision takes besides its values (`halves`).
+EXPONENT_BYTES = 1
+
+
 def wire_bytes(size, dtype, fp16=False):
     """Bytes of gradients on the network: half precision makes floats two bytes each.
 

@@ -2,7 +2,7 @@
 
 from typing import Any, List, NamedTuple, Optional
 
-from keras_parallax import cluster
+from keras_parallax import cluster, halves
 from keras_parallax.compat import horovod_ops, tf
 from keras_parallax.host import Host
 from keras_parallax.pull import split_by_shard
@@ -184,11 +184,14 @@ def allgather(table, gradients, how):
     """
     if how.size > 1:
         name = '%s.%s' % (how.prefix, table.name)
-        small, context = how.compression.compress(gradients.values)
-        gathered = horovod_ops.allgather(small, name=name + '.values')
+        small, context = halves.compress(gradients.values, how.compression)
+        gathered = [
+            horovod_ops.allgather(part, name='%s.values_%d' % (name, number))
+            for number, part in enumerate(small)
+        ]
         gradients = sum_by_row(
             horovod_ops.allgather(gradients.rows, name=name + '.rows'),
-            how.compression.decompress(gathered, context),
+            halves.decompress(gathered, how.compression, context),
         )
     return [PartGradient(part, how.reduced(gradients)) for part in table.parts_of(0)]
 
@@ -203,16 +206,16 @@ def split_gradients(table, gradients, split, how):
         how: the `Exchange`.
 
     Returns:
-        A pair: for each shard its rows and their values, and what `how.compression.decompress`
-        needs to know.
+        A pair: for each shard a tuple of its rows and of what they are sent as, and what
+        `halves.decompress` needs to know besides.
     """
     if split is None:
         split = split_by_shard(gradients.rows, table.plan.shards)
-    small, context = how.compression.compress(gradients.values)
-    values = [small]
+    small, context = halves.compress(gradients.values, how.compression)
+    of_shards = [small]
     if len(table.shards) > 1:
-        values = [tf.gather(small, places) for places in split.positions]
-    return list(zip(split.rows, values)), context
+        of_shards = [[tf.gather(part, places) for part in small] for places in split.positions]
+    return [(rows, *values) for rows, values in zip(split.rows, of_shards)], context
 
 
 def push_rows(table, gradients, split, how, after):
@@ -242,9 +245,10 @@ def push_rows(table, gradients, split, how, after):
     for part in table.parts_of(how.rank):
         with tf.device(part.variable.device):
             items = [queue.dequeue() for queue in queues[part.shard]]
-            rows = tf.concat([tf.reshape(rows, [-1]) for rows, _ in items], 0)
-            values = [tf.reshape(values, [-1] + table.row_shape) for _, values in items]
-            values = how.compression.decompress(tf.concat(values, 0), context)
+            rows, values, *exponents = [tf.concat(column, 0) for column in zip(*items)]
+            rows.set_shape([None])
+            values.set_shape([None] + table.row_shape)
+            values = halves.decompress([values] + exponents, how.compression, context)
             summed = sum_by_row(as_indices(rows), values)
             parts.append(PartGradient(part, how.reduced(summed)))
     return Pushed(handed + operations, parts, _own(queues, table, how.rank))

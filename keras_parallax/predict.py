@@ -170,14 +170,16 @@ def _roads(variable, servers, cluster, fp16, works):
         return {PLAN: planned, ALLGATHER: reduced, ALLREDUCE: reduced}
     if variable.alpha is None:
         return {PLAN: None, ALLGATHER: None, ALLREDUCE: reduced}
-    ids = _id_bytes(rows)
-    gathered = costs.allgather(rows, gradients / rows, variable.alpha, cluster, ids)
+    ids, pushed = _id_bytes(rows), gradients / rows
+    if gradients < variable.bytes:
+        pushed += costs.EXPONENT_BYTES
+    gathered = costs.allgather(rows, pushed, variable.alpha, cluster, ids)
     planned = gathered = _on_hosts(gathered, works)
     if variable.shards:
         shares = _shares(variable, servers, cluster, len(works))
         ids = _id_bytes(max(shard.rows for shard in variable.shards))
         planned = costs.servers(
-            rows, row_bytes, gradients / rows, variable.alpha, cluster, ids, shares, works
+            rows, row_bytes, pushed, variable.alpha, cluster, ids, shares, works
         )
     return {PLAN: planned, ALLGATHER: gathered, ALLREDUCE: reduced}
 

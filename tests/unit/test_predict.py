@@ -73,8 +73,8 @@ def test_half_precision_halves_gradients_but_not_rows():
     half = planned([WORDS, KERNEL], fp16=True).predict().variables
     assert half['out/kernel'].plan == full['out/kernel'].plan / 2
     assert half['words'].allreduce == full['words'].allreduce / 2
-    # 2048 bytes down, 2048 up and 8 of row numbers.
-    assert half['words'].plan / full['words'].plan == pytest.approx((2048 + 1024 + 8) / 4104)
+    # 2048 bytes down, 2048 up and 8 of row numbers; and half of those up with an exponent.
+    assert half['words'].plan / full['words'].plan == pytest.approx((2048 + 1024 + 1 + 8) / 4104)
 
 
 def test_ps_pulls_and_pushes_dense_variables():
