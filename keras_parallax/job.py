@@ -39,6 +39,9 @@ _GRACE_AFTER_LOSS_SECONDS = 10
 #: How long the host of a dedicated server may be silent. With the grace, less than 30 seconds.
 _SILENT_SECONDS = 8
 _PROBE_SECONDS = 1.0
+#: The part of Gloo's timeout, 30 seconds, for which ranks that have not started are waited for: a
+#: little less than Horovod waits, so that all have ended by then.
+_START_SHARE = 5 / 6
 #: How much longer than a step a rank may hang as a whole, so that not even a thread of Python runs.
 _HANG_SECONDS = 30
 #: How long a training step may take, if the script does not say.
@@ -78,7 +81,11 @@ class Job:
         # From now on a rank that is killed is spoken for; the ranks wait for each other in `init`.
         if int(os.environ.get('HOROVOD_SIZE', 1)) > 1:
             self._look_out()
+            patience = _START_SHARE * _gloo_timeout()
+            self._liveness.start_deadline = time.monotonic() + patience
         hvd.init()
+        if self._liveness is not None:
+            self._liveness.start_deadline = None
         self.rank, self.size, self.local_rank = hvd.rank(), hvd.size(), hvd.local_rank()
         self.hosts, self.cluster = [[self.rank]], costs.Cluster()
         self.config = cluster.session_config(self.local_rank)
@@ -181,8 +188,8 @@ class Job:
         try:
             return self._gatherer(value)
         except tf.errors.OpError as error:
-            # Horovod has shut down; the watch is about to know why.
-            self._watch.join(_GRACE_SECONDS)
+            # Horovod has shut down.
+            self.await_problem()
             raise self.problem or WorkerFailedError('Horovod has shut down.') from error
 
     def barrier(self):
@@ -212,13 +219,12 @@ class Job:
         self._sessions.add(session)
 
     def _look_out(self):
-        horovod_timeout = int(os.environ.get('HOROVOD_GLOO_TIMEOUT_SECONDS') or 30)
         self._guard = guard.Guard(
             self.rank,
             socket.gethostname(),
             self.step_timeout and self.step_timeout + _HANG_SECONDS,
             # A rank that is stopped for so long has lost its job anyway.
-            min(self.step_timeout, horovod_timeout),
+            min(self.step_timeout, _gloo_timeout()),
         )
         self._liveness = liveness.Liveness(self.rank, self.step_timeout, self._guard, self._lose)
 
@@ -254,7 +260,9 @@ class Job:
             try:
                 states = gather(report)
             except tf.errors.OpError:
-                # Horovod has shut down because a process ended that had said nothing before.
+                # Horovod has shut down, or an operation of its has failed, because a process ended
+                # that had said nothing before. Which one, `liveness` is about to find out.
+                self._decided.wait(_GRACE_SECONDS)
                 self._fail(WorkerFailedError('Another rank of the job ended without a word.'))
                 break
             finally:
@@ -301,7 +309,8 @@ class Job:
             sys.stdout.flush()
             sys.stderr.flush()
         if self._lost_at is not None:
-            time.sleep(max(0, self._lost_at + _GRACE_AFTER_LOSS_SECONDS / 2 - time.monotonic()))
+            if self._liveness.peers:
+                time.sleep(max(0, self._lost_at + _GRACE_AFTER_LOSS_SECONDS / 2 - time.monotonic()))
             self._guard.dismiss()
             os._exit(1)  # Horovod can no longer shut down.
         if self._guard is not None:
@@ -344,6 +353,10 @@ class Job:
         if self.size > 1:
             self._liveness.stop()
             self._guard.dismiss()
+
+
+def _gloo_timeout():
+    return int(os.environ.get('HOROVOD_GLOO_TIMEOUT_SECONDS') or 30)
 
 
 _job = None

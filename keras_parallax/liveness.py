@@ -145,6 +145,31 @@ def not_started(environ):
     return missing
 
 
+def in_vain(rank, host, absent, environ):
+    """The sentence about ranks that did not start.
+
+    Args:
+        rank: who waits for them.
+        host: the name of its host.
+        absent: list of ranks.
+        environ: the environment of the rank that waits, as `horovodrun` sets it: it numbers the
+            ranks of a host one after the other. Which other host a rank is on, nobody knows yet.
+
+    Returns:
+        A string.
+    """
+    first = rank - int(environ['HOROVOD_LOCAL_RANK'])
+    here = range(first, first + int(environ['HOROVOD_LOCAL_SIZE']))
+    names = [
+        'rank %d on %s' % (each, 'host ' + host if each in here else 'another host')
+        for each in absent
+    ]
+    return (
+        'Rank %d on host %s has waited in vain for %s to start; see what horovodrun shows of it, '
+        'or allow more with horovodrun --gloo-timeout-seconds.' % (rank, host, ' and '.join(names))
+    )
+
+
 class Liveness:
     """A thread that finds out when the job has lost ranks that could not say so.
 
@@ -159,11 +184,13 @@ class Liveness:
         peers: dict from ranks to `Peer`s; empty as long as their servers are not known.
         waiting_since: when the watch began to wait for the news that are due; `None` if it does
             not wait.
+        start_deadline: when all ranks must have come to the place where they meet; `None` when
+            that no longer matters.
     """
 
     def __init__(self, rank, timeout, guard, on_lost):
         self.peers = {}
-        self.waiting_since = None
+        self.waiting_since = self.start_deadline = None
         self._rank, self._timeout = rank, timeout
         self._guard, self._on_lost = guard, on_lost
         self._parent = os.getppid()
@@ -212,6 +239,9 @@ class Liveness:
             )
         if self._aborted:
             return self._after_abort()
+        deadline = self.start_deadline
+        if deadline is not None and time.monotonic() > deadline:
+            return self._absent()
         since = self.waiting_since
         if since is None or time.monotonic() - since < _SUSPICION_SECONDS:
             self._answers = {}
@@ -229,9 +259,17 @@ class Liveness:
             )
         return self._name(missing(before, self._answers, self._timeout and waited))
 
+    def _absent(self):
+        """The sentence about ranks that did not start, or `None`."""
+        absent = not_started(os.environ)
+        if not absent:
+            return None
+        self._speaks = set(range(self._rank)) <= set(absent)
+        return in_vain(self._rank, socket.gethostname(), absent, os.environ)
+
     def _after_abort(self):
         before = {}
-        for _ in range(_ATTEMPTS):
+        for _ in range(_ATTEMPTS if self.peers else 0):
             answers = ask_all(self.peers)
             # A server may be too busy to answer once.
             sure = (GONE, CUT_OFF)
@@ -247,16 +285,8 @@ class Liveness:
             before = answers
             self._guard.beat()
             time.sleep(_TICK_SECONDS)
-        here = (self._rank, socket.gethostname())
-        absent = not_started(os.environ)
-        if absent:
-            self._speaks = set(range(self._rank)) <= set(absent)
-            return (
-                'Rank %d on host %s has waited in vain for rank %s to start; see what horovodrun '
-                'shows of it, or allow more with horovodrun --gloo-timeout-seconds.'
-                % (here + (', '.join(map(str, absent)),))
-            )
-        return (
+        return self._absent() or (
             'Rank %d on host %s has lost its connection to another rank; see what that has said '
-            'itself, and the exit status that horovodrun shows.' % here
+            'itself, and the exit status that horovodrun shows.'
+            % (self._rank, socket.gethostname())
         )

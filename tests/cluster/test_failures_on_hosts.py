@@ -40,6 +40,19 @@ def left_over(cluster):
     return found
 
 
+def open_ports(cluster, output):
+    """The ports of a job's servers at which somebody still listens, on the hosts."""
+    ports = set(re.findall(r'PORT (\d+)', output))
+    assert len(ports) == 2
+    listening = set()
+    for host in range(2):
+        listed = cluster.exec(host, ['cat', '/proc/net/tcp', '/proc/net/tcp6']).output
+        # 0A is the state of a socket that listens.
+        for number in re.findall(r':([0-9A-F]{4}) [0-9A-F]+:[0-9A-F]+ 0A', listed):
+            listening.add(str(int(number, 16)))
+    return ports & listening
+
+
 def wait_until(condition, explain):
     """Waits until `condition()` is true; `explain()` is the message if that takes too long."""
     deadline = time.monotonic() + LIMIT_SECONDS
@@ -58,6 +71,7 @@ def test_a_host_that_is_cut_off_is_named_and_every_process_ends(cluster):
         said = r'Rank 1 on host h1 does not answer \(its host is down, or the network to it\)'
         assert len(re.findall(said, outcome.output)) == 1, outcome.output
         wait_until(lambda: not left_over(cluster), lambda: left_over(cluster))
+        assert not open_ports(cluster, outcome.output)
     finally:
         cluster.set_link(1, up=True)
         cluster.end_processes()
@@ -74,8 +88,10 @@ def test_no_rank_on_another_host_outlives_its_launcher(cluster):
     wait_until(lambda: job.output().count('TRAINS') == 2, job.output)
     try:
         assert len(left_over(cluster)) >= 4  # Two ranks and their guards.
+        assert len(open_ports(cluster, job.output())) == 2
         job.process.send_signal(signal.SIGKILL)
         job.process.wait()
         wait_until(lambda: not left_over(cluster), lambda: left_over(cluster))
+        assert not open_ports(cluster, job.output())
     finally:
         cluster.end_processes()

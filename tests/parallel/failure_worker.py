@@ -215,6 +215,9 @@ def main(way):
     is_last = os.environ.get('HOROVOD_RANK') == '1'
     if way == 'killed_before_the_job' and is_last:
         os.kill(os.getpid(), signal.SIGKILL)
+    if way == 'killed_before_the_job':
+        # Not in the environment of horovodrun, which has a value of its own for the ranks.
+        os.environ['HOROVOD_GLOO_TIMEOUT_SECONDS'] = '10'
     if way == 'killed_before_it_serves' and is_last:
         cluster.start_servers = die_in_server_start
     strategy = kp.ParallaxStrategy(step_timeout=STEP_TIMEOUT.get(way, 600))

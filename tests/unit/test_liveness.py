@@ -20,6 +20,7 @@ from keras_parallax.liveness import (
     Peer,
     ask,
     ask_all,
+    in_vain,
     lost,
     missing,
     not_started,
@@ -167,6 +168,15 @@ def test_a_rank_that_has_not_started_is_found_where_the_ranks_meet():
     place.httpd.server_close()
     environ['HOROVOD_GLOO_RENDEZVOUS_PORT'] = closed_port().rpartition(':')[2]
     assert not_started(environ) == []
+
+
+def test_who_did_not_start_is_named_with_the_host_if_it_is_this_one():
+    environ = {'HOROVOD_LOCAL_RANK': '1', 'HOROVOD_LOCAL_SIZE': '2'}
+    said = in_vain(3, 'h1', [0, 2], environ)
+    assert said.startswith(
+        'Rank 3 on host h1 has waited in vain for rank 0 on another host and rank 2 on host h1 to '
+        'start; see what horovodrun shows'
+    )
 
 
 def test_without_a_place_to_meet_nobody_is_missed():
