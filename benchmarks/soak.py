@@ -19,6 +19,7 @@ import tempfile
 import time
 
 import click
+import namespaces
 import numpy as np
 import report
 from tabulate import tabulate
@@ -245,7 +246,9 @@ def train(folder, epochs, max_restarts, act=None):
 
 def differences(found, expected):
     """The greatest difference of each array, relative to the largest entry that is expected."""
-    assert [one.shape for one in found] == [other.shape for other in expected]
+    shapes = [[one.shape for one in arrays] for arrays in (found, expected)]
+    if shapes[0] != shapes[1]:
+        raise Failure('The runs end with arrays of shapes %s and %s.' % tuple(shapes))
     return [
         float(np.abs(one - other).max() / max(np.abs(other).max(), 1e-30))
         for one, other in zip(found, expected)
@@ -260,6 +263,7 @@ def main(kills, seed, out):
     """Kills ranks of a training run at random, and compares its end with that of a quiet run."""
     epochs = EPOCHS_PER_KILL * kills + LAST_EPOCHS
     with contextlib.ExitStack() as stack:
+        stack.enter_context(namespaces.signals_unwind())
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         quiet, quiet_seconds, _ = train(os.path.join(folder, 'quiet'), epochs, 0)
         run, seconds, (killed, hung) = train(

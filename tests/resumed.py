@@ -61,26 +61,15 @@ JOBS['three ranks'] = {
     'ps to hybrid': after('ps_3', 'single.h5', {}),
     'allreduce to ps': after('allreduce', 'parts', PS_3),
     'auto to auto': after('auto', 'parts', AUTO),
-    'auto to hybrid': after('auto', 'single.h5', HYBRID_3),
     'async to async': after('async', 'parts', ASYNC),
-    'tf_adam to ps': after('tf_adam', 'parts', PS_3),
-    'tf_adam to allreduce': after('tf_adam', 'single.h5', ALLREDUCE),
+    'tf_adam to ps': after('tf_adam', 'single.h5', PS_3),
     'tf_adagrad to hybrid': after('tf_adagrad', 'parts', {}),
     'tf_momentum to hybrid': after('tf_momentum', 'parts', HYBRID_3),
     # TensorFlow's optimizers follow tables to other shards, too.
     'tf_adam to search': after('tf_adam', 'parts', {'partitions': 'search'})._replace(steps=20),
 }
-JOBS['one process'] = {
-    'hybrid alone': after('hybrid_3', 'parts', {}),
-    'ps alone': after('ps', 'parts', PS),
-    'allreduce alone': after('allreduce', 'single.h5', ALLREDUCE),
-    'auto alone': after('auto', 'parts', AUTO),
-    'tf_adam alone': after('tf_adam', 'parts', {}),
-    'tf_adagrad alone': after('tf_adagrad', 'single.h5', {}),
-}
 JOBS['a server a host'] = {
     'host': Entry('adam', {'servers': 'host'}),
-    'to host': after('hybrid_3', 'parts', {'servers': 'host', 'partitions': 2}),
     'tf_adam to host': after('tf_adam', 'parts', {'servers': 'host', 'partitions': 2}),
 }
 #: `dedicated` stands for the addresses of two servers.
@@ -90,16 +79,19 @@ JOBS['dedicated servers'] = {
     'host to dedicated': after('host', 'parts', DEDICATED),
     'tf_adam to dedicated': after('tf_adam', 'single.h5', dict(DEDICATED, partitions=3)),
 }
-JOBS['one process again'] = {
+JOBS['one process'] = {
+    'hybrid alone': after('hybrid_3', 'parts', {}),
+    'ps alone': after('ps', 'parts', PS),
+    'auto alone': after('auto', 'parts', AUTO),
     'host alone': after('host', 'single.h5', {}),
     'dedicated alone': after('dedicated', 'parts', {}),
+    'tf_adam alone': after('tf_adam', 'parts', {}),
 }
 RANKS_OF = {
     'two ranks': 2,
     'three ranks': 3,
-    'one process': 0,
     'a server a host': 2,
     'dedicated servers': 2,
-    'one process again': 0,
+    'one process': 0,
 }
 assert all(cases.find(entry.case) for entries in JOBS.values() for entry in entries.values())

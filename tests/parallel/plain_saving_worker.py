@@ -63,6 +63,8 @@ def main(folder, package):
         train(model, case, 0, saved.HALF)
         note(folder, 'plain/half/' + name, model)
         model.save(os.path.join(folder, name + '.plain.h5'))
+        with open(os.path.join(folder, name + '.plain.json'), 'w') as file:
+            file.write(model.to_json())
         train(model, case, saved.HALF, saved.STEPS)
         note(folder, 'plain/end/' + name, model)
 

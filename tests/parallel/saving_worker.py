@@ -93,6 +93,8 @@ def save(folder, keras, name):
         model.save(in_folder(name + '.h5'))
         model.save_weights(in_folder(name + '.weights.h5'))
         kp.export_saved_model(model, in_folder(name + '.export'))
+        with open(in_folder(name + '.json'), 'w') as file:
+            file.write(model.to_json())
     train(model, case, strategy, saved.HALF, saved.STEPS)
     note(folder, 'unbroken/' + name, strategy, model, next_random=np.random.uniform(size=3))
 
@@ -119,6 +121,18 @@ def resume(folder, keras, name, form):
     note(folder, result, strategy, model, epoch=epoch, next_random=random, **others)
 
 
+def load_alone(path, strategy, model, before):
+    """The weights after rank 0 alone has loaded a file by names; those of before are set again."""
+    if strategy.is_chief:
+        model.load_weights(path, by_name=True)
+    job.start().barrier()
+    loaded = model.get_weights()
+    job.start().barrier()
+    model.set_weights(before)
+    job.start().barrier()
+    return loaded
+
+
 def refuse(folder, keras):
     """What cannot be loaded is told with its name; the model trains on."""
     strategy, model = build(keras, cases.CASES['adam'])
@@ -134,8 +148,10 @@ def refuse(folder, keras):
         errors['no model'] = error_of(kp.load_model, path)
     errors['shape'] = error_of(model.optimizer.set_weights, [np.zeros(3)])
     same = all(map(np.array_equal, before, model.get_weights()))
+    loaded = load_alone(os.path.join(folder, 'adam.weights.h5'), strategy, model, before)
     train(model, cases.CASES['adam'], strategy, 0, saved.STEPS)
-    note(folder, 'refused', strategy, model, same=same, **errors)
+    loaded = {'loaded.%d' % number: value for number, value in enumerate(loaded)}
+    note(folder, 'refused', strategy, model, same=same, **loaded, **errors)
 
 
 def main(folder, package, phase):

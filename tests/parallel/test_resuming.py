@@ -36,7 +36,6 @@ def folder(tmpdir_factory):
                 resumed.RANKS_OF[job], 'parallel/resuming_worker.py', made, job, *addresses
             )
         assert outcome.code == 0, outcome.output[-5000:]
-        print(job, __import__('time').time())
     return str(made)
 
 

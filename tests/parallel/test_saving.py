@@ -107,11 +107,31 @@ def test_a_job_writes_the_file_that_plain_keras_writes(jobs, name):
 
 
 @pytest.mark.parametrize('name', saved.CASES)
+def test_the_configuration_of_a_model_is_that_of_plain_keras(jobs, name):
+    found = []
+    for ending in ('json', 'plain.json'):
+        with open(jobs.path('%s.%s' % (name, ending))) as file:
+            found.append(json.load(file))
+    assert found[0] == found[1] and found[0]['config']
+
+
+def test_one_rank_alone_loads_weights_by_name(jobs):
+    _, expected = layout(jobs.path('adam.weights.h5'))
+    table = next(value for name, value in expected.items() if 'embeddings' in name)
+    found = arrays(jobs.results('refused', 2), 'loaded.')
+    # The table is the whole job's; what is dense, rank 0 has for itself until it is broadcast.
+    np.testing.assert_array_equal(found[0], table)
+    by_shape = {value.shape: value for value in expected.values()}
+    for one in arrays(jobs.results('refused'), 'loaded.'):
+        np.testing.assert_array_equal(one, by_shape[one.shape])
+
+
+@pytest.mark.parametrize('name', saved.CASES)
 def test_every_way_to_save_writes_the_same_file(jobs, name):
     layouts, numbers = layout(jobs.path(name + '.h5'))
     for form in ('callback', 'single', 'alone'):
         other, other_numbers = layout(jobs.path('%s.%s.h5' % (name, form)))
-        for extra in ('keras_parallax', 'keras_parallax/state'):
+        for extra in ('keras_parallax', 'keras_parallax/state', 'keras_parallax/order'):
             assert (other.pop(extra, None) is None) == (form == 'callback')
             other_numbers.pop(extra, None)
         assert other == layouts
