@@ -548,6 +548,10 @@ def _engine_cases():
                 uniform_ids(length),
                 strategy={'architecture': 'auto'},
             )
+    found['auto_400_tf_adagrad'] = found['auto_400_adagrad']._replace(
+        optimizer=lambda keras: tf.train.AdagradOptimizer(0.1)
+    )
+    found['search_tf_adam'] = CASES['tf_adam']._replace(strategy={'partitions': 'search'})
     # Values lose digits in half precision; sums are still made in single precision.
     for strategy in ({}, {'architecture': 'ps'}, {'architecture': 'allreduce'}):
         found['fp16_%s' % strategy.get('architecture', 'hybrid')] = CASES['sgd']._replace(
