@@ -87,6 +87,14 @@ JOBS['one process'] = {
     'dedicated alone': after('dedicated', 'parts', {}),
     'tf_adam alone': after('tf_adam', 'parts', {}),
 }
+#: Of those on two hosts, by the number of workers on each.
+ON_TWO_HOSTS = {2: 'four workers', 1: 'two workers'}
+JOBS['four workers'] = {'on hosts': Entry('adam', {'servers': 'host', 'partitions': 3})}
+JOBS['two workers'] = {
+    'hosts to ps': after('on hosts', 'parts', PS),
+    'hosts to hybrid': after('on hosts', 'single.h5', {}),
+}
+#: The number of ranks of those on one host; 0 is a process without a launcher.
 RANKS_OF = {
     'two ranks': 2,
     'three ranks': 3,

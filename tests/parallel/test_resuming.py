@@ -14,7 +14,7 @@ import resumed
 import servers
 
 TOLERANCE = 1e-5
-NAMES = [(job, name) for job, entries in resumed.JOBS.items() for name in entries]
+NAMES = [(job, name) for job in resumed.RANKS_OF for name in resumed.JOBS[job]]
 SHUFFLES = ['%s %s' % (package, way) for package in ('keras', 'tensorflow.keras')
             for way in (True, 'batch')]  # fmt: skip
 
@@ -23,7 +23,7 @@ SHUFFLES = ['%s %s' % (package, way) for package in ('keras', 'tensorflow.keras'
 def folder(tmpdir_factory):
     """Where the jobs have saved, each going on from those before it."""
     made = tmpdir_factory.mktemp('resuming')
-    for job in resumed.JOBS:
+    for job in resumed.RANKS_OF:
         with contextlib.ExitStack() as stack:
             addresses = []
             if job == 'dedicated servers':
