@@ -37,32 +37,37 @@ SERVERS = sys.argv[3:] or None
 
 def build(keras, package, model, optimizer, loss, **strategy):
     keras.backend.clear_session()
-    with kp.ParallaxStrategy(sync=False, servers=SERVERS, **strategy):
+    with kp.ParallaxStrategy(sync=False, servers=SERVERS, **strategy) as made:
         built = model(keras)
         built.compile(kp.ParallaxOptimizer(optimizer(), keras=package), loss)
     built.set_weights(cases.start_weights(built))
-    return built
+    return made, built
 
 
 def every_push_counts(keras, package, rank, size, steps, **strategy):
-    """Start and end weights of `linear` under SGD, and how often each row was looked up."""
+    """Start and end weights of `linear` under SGD, and how often each row was looked up.
+
+    Then the density that this rank has measured, and that of its own first ten batches.
+    """
     optimizer = functools.partial(keras.optimizers.SGD, lr=0.1)
-    model = build(keras, package, linear, optimizer, cases.pass_through, **strategy)
+    made, model = build(keras, package, linear, optimizer, cases.pass_through, **strategy)
     before = cases.start_weights(model)
     random = np.random.RandomState(rank)
-    counts = np.zeros(cases.ROWS)
+    counts, touched = np.zeros(cases.ROWS), []
     for _ in range(steps):
         ids = cases.skewed_ids(random, (4, cases.LENGTH))
         counts += np.bincount(ids.ravel(), minlength=cases.ROWS) / 4.0
+        touched.append(len(np.unique(ids)) / cases.ROWS)
         model.train_on_batch(ids, np.zeros((4, 1)))
     # Nobody may read before all have written.
     total = np.sum(job.start().gather(counts.tolist()), 0)
-    return [before[0][:, 0], model.get_weights()[0][:, 0], total]
+    densities = made.plan(model).variables[0].alpha, np.mean(touched[:10])
+    return [before[0][:, 0], model.get_weights()[0][:, 0], total], densities
 
 
 def converges(keras, package, rank, size, optimizer, **strategy):
     """The losses of a small regression."""
-    model = build(keras, package, cases.embed_and_sum(), optimizer, 'mse', **strategy)
+    _, model = build(keras, package, cases.embed_and_sum(), optimizer, 'mse', **strategy)
     random = np.random.RandomState(3)
     ids, targets = cases.ids_and_targets(random, 16 * size)
     mine = cases.share([ids, targets], rank, size)
@@ -84,7 +89,8 @@ def main(package, folder):
         # Only without a bound may ranks take unequal numbers of steps. `linear` has no dense
         # variable, so nothing of it is synchronous.
         steps = STEPS + (5 * made.rank if 'max_staleness' not in strategy else 0)
-        found['counts_' + name] = every_push_counts(*given, steps, **strategy)
+        counts, densities = every_push_counts(*given, steps, **strategy)
+        found.update({'counts_' + name: counts, 'density_' + name: densities})
         optimizer = keras.optimizers.Adagrad if name == 'bound' else keras.optimizers.Adam
         optimizer = functools.partial(optimizer, lr=0.05)
         found['losses_' + name] = converges(*given, optimizer, **strategy)

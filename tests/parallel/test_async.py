@@ -35,6 +35,12 @@ def test_no_push_is_lost_and_none_is_applied_twice(found, timing):
 
 
 @pytest.mark.parametrize('timing', TIMINGS)
+def test_a_worker_that_waits_for_nobody_tells_the_density_of_its_own_batches(found, timing):
+    measured, own = found['density_' + timing]
+    assert measured == pytest.approx(own) and 0 < own < 1
+
+
+@pytest.mark.parametrize('timing', TIMINGS)
 def test_the_loss_falls(found, timing):
     losses = found['losses_' + timing][0]
     assert losses[-1] < losses[0] / 2
