@@ -317,6 +317,53 @@ def even_rows_only(random, size):
     return ids // 2 * 2, targets
 
 
+#: Rows of each column's tables in `columns`.
+COLUMN_ROWS = (ROWS, 9, 40, 31, 23)
+
+
+def columns(keras):
+    """Wide & Deep: a column of ids for each pair of tables of 4 and of 1 numbers a row.
+
+    One table has a regularizer, one a constraint, one is looked up twice. The ids of the last
+    column depend on rows of the first one's table.
+    """
+    ids = keras.layers.Input((len(COLUMN_ROWS),), dtype='int32')
+
+    def column(number):
+        return keras.layers.Lambda(lambda x: x[:, number : number + 1], output_shape=(1,))(ids)
+
+    own = {
+        1: {'embeddings_regularizer': keras.regularizers.l2(0.01)},
+        2: {'embeddings_constraint': keras.constraints.NonNeg()},
+    }
+    deep, wide, first = [], [], None
+    for number, rows in enumerate(COLUMN_ROWS):
+        chosen = column(number)
+        if number == len(COLUMN_ROWS) - 1:
+            chosen = keras.layers.Lambda(
+                lambda pair: pair[0] + tf.cast(0 * tf.reduce_sum(pair[1], -1), tf.int32),
+                output_shape=(1,),
+            )([chosen, first])
+        table = keras.layers.Embedding(rows, 4, name='deep_%d' % number, **own.get(number, {}))
+        deep.append(table(chosen))
+        if number == 0:
+            first = deep[0]
+            deep.append(table(column(len(COLUMN_ROWS) - 1)))
+        wide.append(keras.layers.Embedding(rows, 1, name='wide_%d' % number)(chosen))
+    hidden = keras.layers.Flatten()(keras.layers.concatenate(deep, axis=1))
+    hidden = keras.layers.Dense(1, name='out')(hidden)
+    wide = keras.layers.Flatten()(keras.layers.add(wide))
+    return keras.models.Model(ids, keras.layers.add([hidden, wide]))
+
+
+def columns_batch(random, size):
+    """The third column's table is touched at one row, the fourth's in one shard of two or three."""
+    ids = [skewed_ids(random, size, rows) for rows in COLUMN_ROWS]
+    ids[2][:] = 6
+    ids[3] = ids[3] // 6 * 6
+    return np.stack(ids, 1), random.uniform(-1, 1, (size, 1))
+
+
 def custom_optimizer(keras):
     """A user's own optimizer: sign of a running mean of gradients."""
     backend = keras.backend
@@ -441,6 +488,9 @@ CASES = {
     'only_sparse': Case(only_sparse, batch=ids_and_targets),
     'only_dense': Case(only_dense, batch=dense_batch),
     'few_rows': Case(few_rows, lambda keras: keras.optimizers.Adam(lr=0.01), few_rows_batch),
+    'columns': Case(
+        columns, lambda keras: keras.optimizers.Adagrad(lr=0.1, epsilon=0.01), columns_batch
+    ),
     'one_row': Case(embed_and_sum(), batch=one_row_only, per_rank=200),
     'even_rows': Case(embed_and_sum(), batch=even_rows_only),
     'batch_of_one': Case(embed_and_sum(), batch=ids_and_targets, per_rank=1),
@@ -518,6 +568,7 @@ def _engine_cases():
         'clipnorm_adam',
         'regularized_adam',
         'custom',
+        'columns',
     ):
         found['ps_' + name] = CASES[name]._replace(strategy=ps)
     for name in (
@@ -528,6 +579,7 @@ def _engine_cases():
         'shared',
         'two_outputs',
         'few_rows',
+        'columns',
     ):
         # 20 steps: two changes of the number of shards, after every tenth.
         found['search_' + name] = CASES[name]._replace(strategy={'partitions': 'search'})
@@ -557,7 +609,11 @@ def _engine_cases():
         found['fp16_%s' % strategy.get('architecture', 'hybrid')] = CASES['sgd']._replace(
             strategy=strategy, wrap={'compression': 'fp16'}, tolerance=2e-3
         )
-    for name in ('clipnorm', 'regularized_whole', 'shared_adam', 'tf_adam', 'few_rows'):
+    found['fp16_columns'] = CASES['columns']._replace(wrap={'compression': 'fp16'}, tolerance=2e-3)
+    found['columns_clipnorm'] = CASES['columns']._replace(
+        optimizer=lambda keras: keras.optimizers.Adam(lr=0.01, clipnorm=0.2)
+    )
+    for name in ('clipnorm', 'regularized_whole', 'shared_adam', 'tf_adam', 'few_rows', 'columns'):
         found['many_' + name] = CASES[name]._replace(strategy={'partitions': 5})
     # Only one rank owns a shard, and has a use of its own for the sum of all squared norms.
     found['one_clipnorm'] = CASES['clipnorm']._replace(strategy={'partitions': 1})

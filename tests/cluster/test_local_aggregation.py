@@ -23,6 +23,7 @@ EQUAL = {
         'clipnorm',
         'regularized_adam',
         'many_shared_adam',
+        'columns',
         'ps_two_outputs',
     ],
     'tf.keras': ['adam', 'two_outputs', 'search_ps'],
