@@ -60,6 +60,19 @@ def starts_of(held, rank, gather):
     return {variable: Start(bool(held[variable]), recipe) for variable, recipe in zip(held, found)}
 
 
+def initialize_copied(starts, scope, rank):
+    """Has rank 0 make the values that it copies, as far as it does not hold them.
+
+    Args:
+        starts: dict from variables to `Start`s.
+        scope: the `GraphScope`.
+        rank: this process's rank.
+    """
+    copied = [each for each in starts if not (starts[each].held or starts[each].recipe)]
+    if copied and rank == 0:
+        scope.session.run([variable.initializer for variable in copied])
+
+
 def fill_of(table, start, rank):
     """Builds what this process does for a table's start values, while its variable is its own.
 

@@ -15,10 +15,10 @@ from keras_parallax import (
     reshard,
     sharding,
     start_values,
+    table_setup,
     updates,
     uses,
 )
-from keras_parallax import classify as rules
 from keras_parallax.barrier import barrier
 from keras_parallax.collectives import Gatherer
 from keras_parallax.compat import hvd, tf
@@ -29,7 +29,7 @@ from keras_parallax.plan import Request
 from keras_parallax.scope import scope_of
 from keras_parallax.slots import keras_order
 from keras_parallax.step_gradients import StepGradients
-from keras_parallax.table import ShardedVariable, Table
+from keras_parallax.table import ShardedVariable
 from keras_parallax.tuning import Tuning
 
 #: Every rank builds its training steps in the same order, so the numbers agree between ranks.
@@ -104,14 +104,21 @@ class TrainStep:
         if self.request.partitions == SEARCH:
             self.request = self.request._replace(partitions=None)
         plan = self._plan = self.plan_for(self.request)
-        held, report = self._set_tables_aside(plan), None
+        held, report = {}, None
+        if self._scope:
+            self._scope.hand_session_to_keras()
+        if self._sharded:
+            held = table_setup.set_aside(self._variables, plan, self._scope.session)
         if self._scope and self.size > 1:
             asked = [self.request, self._timing]
             report = model_report(plan, self._optimizer, self._settings, asked)
             check_agreement(self._job.gather(report))
-        starts = filling.starts_of(held, self.rank, self._job.gather) if self._sharded else {}
-        self._initialize(starts)
-        self._tables, fills = self._make_tables(plan, starts)
+        starts = filling.starts_of(held, self.rank, self._job.gather) if held else {}
+        # Keras initializes what has not been set aside.
+        self._package.backend.get_session()
+        self._tables, fills = table_setup.make_tables(
+            self._loss, self._variables, plan, starts, self._scope, self.rank
+        )
         # Keras keeps this operation, whatever the step is made of later.
         self._whole_step = tf.group(*self._assemble())
         self._tuning.check(self._optimizer)
@@ -267,59 +274,6 @@ class TrainStep:
         self._queues.extend(bound.queues)
         self._first_tokens = bound.start()
         return bound.end_step(operations)
-
-    def _set_tables_aside(self, plan):
-        """Keeps Keras from initializing what is about to be sharded, if it has not yet.
-
-        Returns:
-            A dict from variables that are about to be sharded to whether this process has values
-            of them.
-        """
-        if self._scope:
-            self._scope.hand_session_to_keras()
-        if not self._sharded:
-            return {}
-        new = [
-            variable
-            for variable, planned in zip(self._variables, plan.variables)
-            if planned.shards and not isinstance(variable, ShardedVariable)
-        ]
-        present = self._scope.session.run([tf.is_variable_initialized(each) for each in new])
-        for variable, there in zip(new, present):
-            if not there:
-                sharding.forget_variable(variable)
-        return dict(zip(new, present))
-
-    def _initialize(self, starts):
-        """Initializes what is not: Keras's variables, and tables that rank 0 must copy."""
-        self._package.backend.get_session()
-        copied = [each for each in starts if not (starts[each].held or starts[each].recipe)]
-        if copied and self.rank == 0:
-            self._scope.session.run([variable.initializer for variable in copied])
-
-    def _make_tables(self, plan, starts):
-        """Makes the `Table` of each sparse variable, sharded if there are servers.
-
-        Returns:
-            A dict from variables to `Table`s, and a dict from newly sharded tables to their
-            `filling.Fill`s.
-        """
-        members = uses.members_of(self._loss, self._records)
-        tables, fills = {}, {}
-        for variable, planned in zip(self._variables, plan.variables):
-            if planned.kind != rules.SPARSE and not planned.shards:
-                continue
-            if isinstance(variable, ShardedVariable):
-                table = variable.table
-            else:
-                table = Table(variable, planned, self._records.get(variable), self._servers)
-                if self._sharded:
-                    sharding.forget_variable(variable)
-                    fills[table] = sharding.shard_table(table, starts[variable], members, self.rank)
-            tables[variable] = table
-            if self._scope:
-                self._scope.tables_by_name[table.name] = table
-        return tables, fills
 
     def _build_operations(self, tables):
         """Builds gradients, exchange and updates; returns the operations of the step."""
