@@ -74,7 +74,7 @@ class Tuning:
         known = step.gather(partition_search.remembered(key))[0]
         start = max(len(planned.shards) for planned in tables)
         if known is not None:
-            if known != start:
+            if known != start and step.may_move:
                 step.replan(step.request._replace(partitions=known))
             return
         self._search = partition_search.PartitionSearch(
@@ -96,6 +96,10 @@ class Tuning:
         measured = self._meter is not None and self._meter.after_step()
         if measured and self._take_density(session):
             return
+        if self._search is not None and not self._step.may_move:
+            if self._step.rank == 0:
+                print('keras-parallax: no search for partitions: another model trains a table too.')
+            self._search = None
         if self._search is not None and not self._search.after_step(seconds):
             self._search = None
 
@@ -108,7 +112,7 @@ class Tuning:
         self.density = meter.density(session, step.gather if step.sync else _alone)
         request = step.request
         request = request._replace(density=dict(request.density or {}, **self.density))
-        if request.architecture == roads.AUTO:
+        if request.architecture == roads.AUTO and step.may_move:
             step.replan(request)
             return True
         if self._search is not None:
@@ -116,6 +120,7 @@ class Tuning:
             step.request = request
             return False
         if not (step.sync and step.may_move):
+            # Another model's step that trains a table too would go on with the old shards.
             return False
         now = step.plan
         counts = {planned.name: len(planned.shards) for planned in now.variables if planned.shards}

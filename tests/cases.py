@@ -284,6 +284,13 @@ def few_rows(keras):
     return keras.models.Model([words, flags], keras.layers.Dense(1, name='out')(both))
 
 
+def two_on_one_table(keras):
+    """Two models that share a table."""
+    first, ids = wide(LENGTH, regularized=False)(keras), keras.layers.Input((LENGTH,))
+    rows = keras.layers.Flatten()(first.get_layer('table')(ids))
+    return first, keras.models.Model(ids, keras.layers.Dense(1, name='other')(rows))
+
+
 def tables_in_one_piece(keras):
     """Four tables of one size, for servers that hold each as a whole."""
     inputs, rows = [], []

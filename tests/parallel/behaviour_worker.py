@@ -418,6 +418,24 @@ def measured(rank, case):
     return dict(results, end=model.get_weights())
 
 
+def shared_trainers(rank, asked):
+    """Two models train one table in turn, where it would change its shards or become dense."""
+    rank.keras.backend.clear_session()
+    # Nobody has searched for this model before.
+    os.environ['KERAS_PARALLAX_CACHE'] = rank.folder
+    rank = rank._replace(strategy=kp.ParallaxStrategy(**eval(asked)))
+    with rank.strategy:
+        models = cases.two_on_one_table(rank.keras)
+        for model in models:
+            rank.compile(model, 'adam')
+    for model in models:
+        model.set_weights(cases.start_weights(model))
+    for step in range(13):
+        for model in models:
+            rank.train(model, step, step + 1)
+    return {'end': [weight for model in models for weight in model.get_weights()]}
+
+
 def cannot_move(rank):
     """A user's optimizer of whose weights it is not known which belong to which variable."""
 

@@ -476,6 +476,20 @@ def test_hot_tables_that_share_a_server_part_once_they_are_measured(shown, keras
             assert servers[0] != servers[2] and rank['after traffic'].max() < 0.6
 
 
+@behaviour("shared_trainers:{'partitions': 'search'}", "shared_trainers:{'architecture': 'auto'}")
+def test_a_table_that_two_models_train_stays_where_it_is(shown, keras):
+    keras.backend.clear_session()
+    models = cases.two_on_one_table(keras)
+    for model in models:
+        compile_plain(keras, model, 'adam')
+        model.set_weights(cases.start_weights(model))
+    for step in range(13):
+        for model in models:
+            train(model, step, step + 1)
+    weights = [weight for model in models for weight in model.get_weights()]
+    assert_both_end_with(shown.ranks, weights)
+
+
 @behaviour('cannot_move')
 def test_an_optimizer_whose_slots_cannot_move_is_refused_before_the_first_step(shown):
     for rank in shown.ranks:
