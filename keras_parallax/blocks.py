@@ -15,9 +15,9 @@ from keras_parallax.placement import rows_of_shard
 #: Moving rows takes no more extra memory than this, in bytes, unless another size is given.
 BLOCK_BYTES = 64 * 2**20
 #: How often a row may exist on its way: in the file's buffer, in the array of all shards' rows, in
-#: the message, with the server; and a server may get those of several ranks at a time (measured by
-#: `tests/parallel/test_saving.py`, the memory test).
-_COPIES = 8
+#: the message, with the server; and a server may get those of several ranks at a time. Measured by
+#: `tests/parallel/test_saving.py`, the memory test: up to 9, on a busy machine.
+_COPIES = 12
 #: Moves of fewer bytes show no progress bar, unless they are asked to.
 _SMALL_BYTES = 256 * 2**20
 
@@ -35,7 +35,7 @@ def row_blocks(rows, row_bytes, block_bytes=BLOCK_BYTES):
 
     Example:
         ```python
-        >>> row_blocks(10, 100, 3200)
+        >>> row_blocks(10, 100, 4800)
         [(0, 4), (4, 8), (8, 10)]
         ```
     """
