@@ -2,7 +2,7 @@
 
 import copy
 
-from keras_parallax import compat, tuning
+from keras_parallax import compat
 from keras_parallax.compat import hvd, tf
 from keras_parallax.errors import ParallaxError, ScopeError
 from keras_parallax.exchange import MEAN, SUM
@@ -132,7 +132,6 @@ def ParallaxOptimizer(  # noqa: N802 - named as Horovod names its DistributedOpt
         ValueError: an argument is none of the above.
         ScopeError: made outside `with strategy:` although the graph belongs to a strategy that
             has servers.
-        PlanError: a `tf.train.Optimizer` for a strategy that moves tables while they train.
 
     Example:
         ```python
@@ -153,14 +152,11 @@ def ParallaxOptimizer(  # noqa: N802 - named as Horovod names its DistributedOpt
     optimizer = _as_keras_optimizer(optimizer, keras, scope)
     if isinstance(optimizer, _Wrapper):
         raise ValueError('The optimizer is a ParallaxOptimizer already; wrap it once.')
-    strategy = scope.open_strategy if scope is not None else None
-    if scope is not None and scope.job.size > 1 and strategy is None:
+    if scope is not None and scope.job.size > 1 and scope.open_strategy is None:
         raise ScopeError(
             'ParallaxOptimizer was made outside the scope of the ParallaxStrategy; build and '
             'compile the model inside `with strategy:`.'
         )
-    if strategy is not None and hasattr(optimizer, 'optimizer'):
-        tuning.check_may_move(strategy.request, optimizer, not strategy.request.density)
     cls = type(optimizer)
     wrapped = copy.copy(optimizer)
     wrapped._parallax_step = None

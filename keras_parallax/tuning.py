@@ -152,8 +152,7 @@ def check_may_move(request, optimizer, measuring):
 
     Args:
         request: the `plan.Request` of a `ParallaxStrategy`.
-        optimizer: a Keras optimizer whose slots are not told apart, for instance one that Keras
-            has made of a `tf.train.Optimizer`.
+        optimizer: a Keras optimizer whose slots are not told apart.
         measuring: whether there are densities to be measured, which the user has not given.
 
     Raises:
@@ -168,6 +167,6 @@ def check_may_move(request, optimizer, measuring):
         return
     raise PlanError(
         '%s moves tables while they train, but the slots of %s are not told apart, so they '
-        "cannot move along; use one of Keras's own optimizers, or give %s."
+        "cannot move along; use an optimizer of Keras's own or of TensorFlow's, or give %s."
         % (moves, type(getattr(optimizer, 'optimizer', optimizer)).__name__, instead)
     )

@@ -536,25 +536,6 @@ def test_a_wrong_override_is_refused(package, keras, overrides, told):
         train(model)
 
 
-@pytest.mark.parametrize(
-    'asked, told',
-    [
-        ({'partitions': 'search'}, "partitions='search' moves tables while they train"),
-        ({'architecture': 'auto'}, "architecture='auto' moves tables while they train"),
-        ({'architecture': 'auto', 'density': {'table/embeddings': 0.1}}, None),
-        ({'partitions': 3}, None),
-    ],
-)
-def test_a_tensorflow_optimizer_is_refused_at_once_where_tables_would_move(package, asked, told):
-    with kp.ParallaxStrategy(**asked):
-        optimizer = tf.train.AdamOptimizer()
-        if told is None:
-            kp.ParallaxOptimizer(optimizer, keras=package)
-        else:
-            with pytest.raises(kp.PlanError, match=told + '.* of AdamOptimizer'):
-                kp.ParallaxOptimizer(optimizer, keras=package)
-
-
 def test_an_optimizer_is_wrapped_only_once(package, keras):
     with kp.ParallaxStrategy():
         wrapped = kp.ParallaxOptimizer(keras.optimizers.Adagrad())
