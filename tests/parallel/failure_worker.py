@@ -6,7 +6,9 @@ Usage: failure_worker.py WAY. Every rank prints its process id and its server's 
 import os
 import resource
 import signal
+import subprocess
 import sys
+import threading
 import time
 
 import keras
@@ -51,6 +53,10 @@ def callbacks():
 
 def ends_well(strategy):
     model = build(strategy)
+    if strategy.rank == 1:
+        # As in a debugger, for longer than it takes to notice a host that is cut off.
+        subprocess.Popen(['sh', '-c', 'sleep 15; kill -CONT %d' % os.getpid()])
+        os.kill(os.getpid(), signal.SIGSTOP)
     model.fit(*batch(64), batch_size=8, epochs=2, verbose=0, callbacks=callbacks())
 
 
@@ -150,7 +156,8 @@ def killed(strategy):
     model = build(strategy)
     train(model, 3)
     if strategy.rank == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
+        # Somewhere in a step: whatever the others are doing then, they end in the same way.
+        threading.Timer(0.5, os.kill, [os.getpid(), signal.SIGKILL]).start()
     train(model, 1000000)
 
 
