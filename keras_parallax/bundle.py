@@ -39,20 +39,8 @@ def is_small(planned):
     return touched <= SMALL_BYTES
 
 
-def alike(planned):
-    """What tables must have in common to be in one bundle: their rows, and where these lie.
-
-    Args:
-        planned: a `PlannedVariable`.
-
-    Returns:
-        A tuple to compare.
-    """
-    return planned.dtype, planned.shape[1:], tuple(shard.server for shard in planned.shards)
-
-
 def bundles_of(tables):
-    """Which tables are bundled.
+    """Which tables are bundled: small ones whose rows are alike.
 
     Args:
         tables: a list of pairs of something and its `PlannedVariable`.
@@ -63,7 +51,7 @@ def bundles_of(tables):
     groups = collections.OrderedDict()
     for table, planned in tables:
         if is_small(planned):
-            groups.setdefault(alike(planned), []).append(table)
+            groups.setdefault((planned.dtype, planned.shape[1:]), []).append(table)
     return [group for group in groups.values() if len(group) > 1]
 
 
@@ -90,11 +78,34 @@ class _Shards(NamedTuple):
     shards: Tuple[Shard, ...]
 
 
+def places_of(plans):
+    """Where the shards of several tables lie in their bundle.
+
+    Args:
+        plans: the `PlannedVariable`s of the tables.
+
+    Returns:
+        A pair: the servers of the bundle's shards, a list, and for each table the numbers of the
+        bundle's shards that its shards are in, a list. No two shards of a table are in the same.
+    """
+    numbers, places = collections.OrderedDict(), []
+    for planned in plans:
+        seen = collections.Counter()
+        mine = []
+        for shard in planned.shards:
+            key = shard.server, seen[shard.server]
+            seen[shard.server] += 1
+            mine.append(numbers.setdefault(key, len(numbers)))
+        places.append(mine)
+    return [server for server, _ in numbers], places
+
+
 class Bundle:
     """Tables that are pulled and pushed as one, which takes the place of a `Table` there.
 
-    Row r of shard k of the table of number t of T tables is row `r * T + t` of the bundle's shard
-    k. So the bundle has as many shards as each table, on the same servers.
+    It has a shard on each server that holds one of a member's, or several if a member has several
+    there. Row r of a shard of the member of number t of T members is row `r * T + t` of the
+    bundle's shard.
 
     Args:
         members: the `Table`s.
@@ -102,40 +113,47 @@ class Bundle:
     Attributes:
         members: the `Table`s.
         name: made of the first one's.
-        rows, row_shape, dtype, plan, shards: as those of a `Table`; the shards are the first
-            member's, to tell devices by.
+        rows, row_shape, dtype, plan: as those of a `Table`.
+        shards: for each shard a variable of a member, to tell the device by.
     """
 
     def __init__(self, members):
         self.members, first = list(members), members[0]
         self.name = first.name + '/bundle'
-        self.row_shape, self.dtype, self.shards = first.row_shape, first.dtype, first.shards
+        self.row_shape, self.dtype = first.row_shape, first.dtype
         self.owner_of, self.device_of = first.owner_of, first.device_of
-        longest = [
-            max(shards, key=lambda shard: shard.rows)
-            for shards in zip(*[table.plan.shards for table in self.members])
+        servers, self._places = places_of([table.plan for table in self.members])
+        # For each shard of the bundle its members, as pairs of a member and its shard's number.
+        self._held = [
+            {t: mine.index(number) for t, mine in enumerate(self._places) if number in mine}
+            for number in range(len(servers))
         ]
-        self.plan = _Shards(
-            tuple(shard._replace(rows=shard.rows * len(self.members)) for shard in longest)
-        )
-        self.rows = len(longest) * max(shard.rows for shard in self.plan.shards)
+        self.shards, planned = [], []
+        for server, held in zip(servers, self._held):
+            self.shards.extend(self.members[t].shards[shard] for t, shard in list(held.items())[:1])
+            longest = max(self.members[t].plan.shards[shard].rows for t, shard in held.items())
+            planned.append(Shard(server, longest * len(self.members)))
+        self.plan = _Shards(tuple(planned))
+        self.rows = len(planned) * max(shard.rows for shard in planned)
 
     def parts_of(self, rank):
         """As `Table.parts_of`."""
-        return [Part(self, part.variable, part.shard) for part in self.members[0].parts_of(rank)]
+        return [
+            Part(self, self.shards[number], number)
+            for number, shard in enumerate(self.plan.shards)
+            if self.owner_of(shard) == rank
+        ]
 
     def gather(self, number, rows):
         """As `Table.gather`."""
         count, rows = len(self.members), as_indices(rows)
-        table = self._table_of(rows)
+        table, held = self._table_of(rows), self._held[number]
         places = tf.dynamic_partition(tf.range(tf.size(rows)), table, count)
+        of_members = tf.dynamic_partition(tf.floordiv(rows, count), table, count)
         found = [
-            tf.gather(member.shards[number], of_member)
-            for member, of_member in zip(
-                self.members, tf.dynamic_partition(tf.floordiv(rows, count), table, count)
-            )
+            tf.gather(self.members[t].shards[shard], of_members[t]) for t, shard in held.items()
         ]
-        return tf.dynamic_stitch(places, found)
+        return tf.dynamic_stitch([places[t] for t in held], found)
 
     def _table_of(self, rows):
         return tf.cast(tf.floormod(rows, len(self.members)), tf.int32)
@@ -153,11 +171,16 @@ class Bundle:
         wide = tf.int64 if self.rows > np.iinfo(np.int32).max else tf.int32
         ids = tf.concat([tf.cast(one, wide) for one in ids_of_members], 0)
         table = tf.concat(
-            [tf.fill([tf.size(one)], tf.constant(t, wide)) for t, one in enumerate(ids_of_members)],
-            0,
+            [tf.fill([tf.size(one)], number) for number, one in enumerate(ids_of_members)], 0
         )
-        within = tf.floordiv(ids, shards) * count + table
-        return split_by_shard(within * shards + tf.floormod(ids, shards), self.plan.shards)
+        # Id i of a table of n shards is row i // n of shard i % n, and that is in a shard of ours.
+        lengths = [len(mine) for mine in self._places]
+        of_table = tf.gather(tf.constant(lengths, wide), table)
+        first = tf.gather(np.cumsum([0] + lengths[:-1]).astype(np.int32), table)
+        place = first + tf.cast(tf.floormod(ids, of_table), tf.int32)
+        shard = tf.gather(tf.constant(sum(self._places, []), wide), place)
+        within = tf.floordiv(ids, of_table) * count + tf.cast(table, wide)
+        return split_by_shard(within * shards + shard, self.plan.shards)
 
     def split(self, tensor, ids_of_members):
         """Splits what there is one of for each row that was asked for by member, a list."""
@@ -177,7 +200,8 @@ class Bundle:
             of_values = tf.dynamic_partition(values, table, count)
         return [
             PartGradient(
-                Part(member, member.shards[part.shard], part.shard), RowGradients(*gradients)
+                Part(self.members[t], self.members[t].shards[shard], shard),
+                RowGradients(of_rows[t], of_values[t]),
             )
-            for member, *gradients in zip(self.members, of_rows, of_values)
+            for t, shard in self._held[part.shard].items()
         ]
