@@ -51,7 +51,7 @@ def main(folder, package, mebibytes, block_mebibytes):
     job.start().barrier()
     if strategy.is_chief:
         # The first move adds operations to the graph, for which the session takes some memory.
-        kp.save_model(model, path, block_bytes=block)
+        kp.save_model(model, path, block_bytes=block, show_progress=True)
         found['save'] = extra(kp.save_model, model, path, block_bytes=block)
     job.start().barrier()
     parts = os.path.join(folder, 'parts')
@@ -62,7 +62,9 @@ def main(folder, package, mebibytes, block_mebibytes):
             for first, last in some:
                 table.write(session, first, np.zeros((last - first, WIDTH)))
         job.start().barrier()
-        found[name] = extra(resuming.resume, model, source, block_bytes=block)
+        found[name] = extra(
+            resuming.resume, model, source, block_bytes=block, show_progress=strategy.is_chief
+        )
         job.start().barrier()
         found[name]['right'] = all(
             np.array_equal(table.read(session, *bounds), rows) for bounds, rows in zip(some, before)

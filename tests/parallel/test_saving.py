@@ -226,6 +226,8 @@ def test_tables_larger_than_a_block_take_less_than_a_block_of_memory(tmpdir):
             assert found[name]['bytes'] < block * 2**20, name
             assert found[name].get('right', True), name
     assert json.loads(tmpdir.join('0.json').read())['file'] > 2 * table * 2**20
+    for bar in ('saving: 100%', 'loading table/embeddings:0: 100%'):
+        assert bar in outcome.output
 
 
 assert set(saved.CASES) <= set(cases.CASES)
