@@ -112,6 +112,10 @@ def build_updates(optimizer, keras_updates, variables, dense, mine):
             operations.extend(updates.apply_by_row(optimizer, rule, part, slots))
     pairs = _pairs(variables, dense, mine)
     since = compat.operation_id(tf.no_op())
+    if hasattr(optimizer, 'optimizer'):
+        # When a table moves, the slots of one that stays get other storage, too.
+        shards = [pair.variable for pair in pairs if pair.table is not None]
+        compat.forget_slots(optimizer.optimizer, shards)
     before = tf.global_variables()
     operations.extend(keras_updates([(pair.variable, pair.gradient) for pair in pairs]))
     updated = [pair.variable for pair in pairs]

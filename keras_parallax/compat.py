@@ -245,6 +245,21 @@ def kept_by(optimizer, graph, variables):
     return others, slots
 
 
+def forget_slots(optimizer, variables):
+    """Has a `tf.train.Optimizer` make new slots for variables that it has updated before.
+
+    It would keep those that it has (TF 1.11; proven by `tests/parallel/test_behaviour.py`, the case
+    `measured:tf_adam`).
+
+    Args:
+        optimizer: the optimizer.
+        variables: the variables.
+    """
+    for slots in optimizer._slots.values():
+        for variable in variables:
+            slots.pop((variable.op.graph, variable.op.name), None)
+
+
 def order_of_samples():
     """The numbers of the samples in the order of the `fit` that called this, or `None`.
 
