@@ -50,8 +50,9 @@ WHERE_NOT = """
 - A model without large tables: the plan is `allreduce`, and the step is Horovod's.
 - Two hosts: rows over servers and rows by allgather are about the same number of bytes (the
   [cost model](../how-it-works.md)), so all that is left to win is that repeated ids travel once.
-- Many small tables over a fast link: each table costs several messages a step to each server,
-  however few rows it has, where Horovod puts small tensors into one message.
+- Many small tables over a fast link: they travel as one, but what is done for each of them, such as
+  finding its unique ids, takes more processor time than Horovod's allgather does
+  ([measured](../design/bundles.md)).
 - Batches that touch nearly all of a table (α near 1), unless the servers' bytes are still fewer.
 """
 
