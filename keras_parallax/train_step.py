@@ -200,7 +200,7 @@ class TrainStep:
 
         Args:
             request: the `plan.Request`. Tables may get other shards, or none, and become dense.
-                The optimizer's slots must be told apart (`tuning.check_may_move`).
+                The optimizer's slots must be told apart (`Tuning.check`).
         """
         self.request = request
         plan, changes = self.plan_for(request), []

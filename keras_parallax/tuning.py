@@ -51,13 +51,29 @@ class Tuning:
         return [self._meter.operation]
 
     def check(self, optimizer):
-        """Refuses what `check_may_move` does, now that it is known what there is to be moved.
+        """Refuses to move tables with an optimizer whose slots cannot follow them.
 
         Args:
             optimizer: the wrapped Keras optimizer.
+
+        Raises:
+            PlanError: its slots are not told apart, and the strategy searches for a number of
+                shards, or makes tables dense after measuring them.
         """
-        if self._step.state is None and self._step.has_shards:
-            check_may_move(self._step.asked, optimizer, self._meter is not None)
+        step = self._step
+        if step.state is not None or not step.has_shards:
+            return
+        if step.asked.partitions == partition_search.SEARCH:
+            moves, instead = "partitions='search'", '`partitions` as a number'
+        elif step.asked.architecture == roads.AUTO and self._meter is not None:
+            moves, instead = "architecture='auto'", '`density` for every table'
+        else:
+            return
+        raise PlanError(
+            '%s moves tables while they train, but the slots of %s are not told apart, so they '
+            "cannot move along; use an optimizer of Keras's own or of TensorFlow's, or give %s."
+            % (moves, type(getattr(optimizer, 'optimizer', optimizer)).__name__, instead)
+        )
 
     def search_partitions(self, plan, report, cluster):
         """Begins the search for the number of shards, or takes the choice of an earlier job.
@@ -145,28 +161,3 @@ def busiest_share(plan):
     """The share of the row traffic that the busiest server of a `Plan` has, from 0 to 1."""
     loads = predict.server_loads(plan, plan.cluster)
     return max([load.traffic_share or 0.0 for load in loads] + [0.0])
-
-
-def check_may_move(request, optimizer, measuring):
-    """Refuses a strategy that moves tables with an optimizer whose slots cannot follow them.
-
-    Args:
-        request: the `plan.Request` of a `ParallaxStrategy`.
-        optimizer: a Keras optimizer whose slots are not told apart.
-        measuring: whether there are densities to be measured, which the user has not given.
-
-    Raises:
-        PlanError: the strategy searches for a number of shards, or makes tables dense after
-            measuring them.
-    """
-    if request.partitions == partition_search.SEARCH:
-        moves, instead = "partitions='search'", '`partitions` as a number'
-    elif request.architecture == roads.AUTO and measuring:
-        moves, instead = "architecture='auto'", '`density` for every table'
-    else:
-        return
-    raise PlanError(
-        '%s moves tables while they train, but the slots of %s are not told apart, so they '
-        "cannot move along; use an optimizer of Keras's own or of TensorFlow's, or give %s."
-        % (moves, type(getattr(optimizer, 'optimizer', optimizer)).__name__, instead)
-    )

@@ -16,6 +16,7 @@ import tensorflow as tf
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir))
 import cases  # noqa: E402
+from raised import error_of  # noqa: E402
 
 import keras_parallax as kp  # noqa: E402
 
@@ -88,15 +89,6 @@ class Rank(NamedTuple):
         return self.keras.callbacks.LambdaCallback(
             on_train_begin=lambda logs: notes.extend(model.get_weights())
         )
-
-
-def error_of(function, *arguments):
-    """What a call raised, as text."""
-    try:
-        function(*arguments)
-    except Exception as error:
-        return '%s: %s' % (type(error).__name__, error)
-    return 'nothing was raised'
 
 
 # --- fit and callbacks -------------------------------------------------------------------------

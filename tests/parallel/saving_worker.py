@@ -16,6 +16,7 @@ import numpy as np
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir))
 import cases  # noqa: E402
 import saved  # noqa: E402
+from raised import error_of  # noqa: E402
 
 import keras_parallax as kp  # noqa: E402
 from keras_parallax import job  # noqa: E402
@@ -62,15 +63,6 @@ def note(folder, name, strategy, model, **others):
     os.makedirs(folder, exist_ok=True)
     weights = model.get_weights() + model.optimizer.get_weights()
     np.savez(os.path.join(folder, '%d.npz' % strategy.rank), *weights, **others)
-
-
-def error_of(function, *arguments):
-    """What a call raised, as text."""
-    try:
-        function(*arguments)
-    except Exception as error:
-        return '%s: %s' % (type(error).__name__, error)
-    return 'nothing was raised'
 
 
 def save(folder, keras, name):
