@@ -115,6 +115,8 @@ def resume(folder, keras, name, form):
 
 def load_alone(path, strategy, model, before):
     """The weights after rank 0 alone has loaded a file by names; those of before are set again."""
+    # The others may still be comparing what they have with what they had.
+    job.start().barrier()
     if strategy.is_chief:
         model.load_weights(path, by_name=True)
     job.start().barrier()
