@@ -15,6 +15,8 @@ LITTLE_ROOM = 1 << 30
 MOST_SKEW = 1.0
 #: Packages of which two hosts may not have different versions.
 _CORE = ('keras', 'tensorflow', 'tensorflow-gpu', 'horovod', 'numpy', 'h5py', 'protobuf')
+#: A host that is cut off should be noticed by `ssh` as soon as by the job, seconds.
+_LONGEST_SILENCE = 30
 _SERVERS_PAGE = 'docs/servers.md'
 
 
@@ -229,6 +231,30 @@ def check_clock(host, facts, asked, answered):
         remedy = 'Have chrony or ntpd set the clocks; logs cannot be compared as it is.'
         return [Finding(WARNING, 'clock', host, message, remedy)]
     return [Finding(OK, 'clock', host, 'Agrees with the clock here.')]
+
+
+def check_cut_off(host, options):
+    """Whether `ssh`, and `horovodrun` with it, ends when the host is cut off.
+
+    Args:
+        host: name of the host.
+        options: what `ssh -G` prints for it: a name and a value in each line.
+
+    Returns:
+        A list of findings.
+    """
+    values = dict(line.split(' ', 1) for line in options.splitlines() if ' ' in line)
+    interval, count = (
+        int(values.get(name, '0')) for name in ('serveraliveinterval', 'serveralivecountmax')
+    )
+    if 0 < interval * count <= _LONGEST_SILENCE:
+        message = 'ssh gives up on a host that is cut off after %d s.' % (interval * count)
+        return [Finding(OK, 'cut off', host, message)]
+    message = 'If the host is cut off, ssh waits for it %s, and horovodrun with it.' % (
+        'for %d s' % (interval * count) if interval and count else 'for ever'
+    )
+    remedy = 'Have ServerAliveInterval 5 and ServerAliveCountMax 3 in ~/.ssh/config here.'
+    return [Finding(WARNING, 'cut off', host, message, remedy)]
 
 
 def interfaces_in_common(facts):

@@ -136,6 +136,13 @@ class Doctor:
         said = (process.stderr.strip().splitlines() or ['nothing was said'])[-1]
         raise HostError(unanswered(host, process.returncode, said))
 
+    def _ssh_options(self, host):
+        """The options that `ssh` would use for a host, as it prints them."""
+        command = ['ssh', '-G'] + (['-p', str(self._port)] if self._port else []) + [host.name]
+        return subprocess.check_output(
+            command, universal_newlines=True, stdin=subprocess.DEVNULL, timeout=_LIMIT_SECONDS
+        )
+
     def facts(self, disk, files):
         """Asks every host for its facts.
 
@@ -158,7 +165,9 @@ class Doctor:
                 return answer, []
             return answer, [
                 Finding(OK, 'ssh', host.name, 'Logs in without a password.'),
-            ] + checks.check_clock(host.name, answer, asked, time.time())
+                *checks.check_cut_off(host.name, self._ssh_options(host)),
+                *checks.check_clock(host.name, answer, asked, time.time()),
+            ]
 
         with ThreadPoolExecutor(_AT_A_TIME) as pool:
             answers = list(pool.map(ask, self._hosts))

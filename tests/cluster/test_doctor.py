@@ -54,6 +54,7 @@ def test_hosts_that_fit_together_are_well_apart_from_their_public_addresses(clus
     assert {finding['verdict'] for finding in found.values()} == {'ok'}
     # The doctor runs on the first host, which needs no ssh.
     assert {host for host, check in found if check == 'ssh'} == {cluster.address(1)}
+    assert 'after 15 s' in found[cluster.address(1), 'cut off']['message']
     assert 'eth0' in found[None, 'interface']['message']
     assert (None, 'ports') in found and (None, 'same code') in found
 

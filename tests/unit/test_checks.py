@@ -234,3 +234,20 @@ def test_hosts_that_do_not_reach_each_other_are_named_both():
 def test_only_a_failure_fails(verdict, code):
     good = checks.Finding(OK, 'x', None, 'Fine.')
     assert checks.exit_code([good, good._replace(verdict=verdict), good]) == code
+
+
+@pytest.mark.parametrize(
+    'interval, count, verdict, words',
+    [
+        (5, 3, OK, 'after 15 s'),
+        (10, 3, OK, 'after 30 s'),
+        (0, 3, WARNING, 'for ever'),
+        (60, 3, WARNING, 'for 180 s'),
+    ],
+)
+def test_an_ssh_that_waits_long_for_a_host_is_warned_of(interval, count, verdict, words):
+    options = 'port 22\nserveraliveinterval %d\nserveralivecountmax %d\n' % (interval, count)
+    (finding,) = checks.check_cut_off('h', options)
+    assert (finding.verdict, finding.host) == (verdict, 'h')
+    assert words in finding.message
+    assert ('ServerAliveInterval' in finding.remedy) == (verdict == WARNING)
