@@ -31,7 +31,15 @@ from keras_parallax.slots import UnusedRows
 OURS, _STATE, ORDER = 'keras_parallax', 'state', 'order'
 
 
-def save(model, path, epoch=0, include_optimizer=True, block_bytes=BLOCK_BYTES, show_progress=None):
+def save(
+    model,
+    path,
+    epoch=0,
+    include_optimizer=True,
+    block_bytes=BLOCK_BYTES,
+    show_progress=None,
+    best=None,
+):
     """Saves the job's state to one file, on one rank, alone.
 
     Args:
@@ -41,16 +49,23 @@ def save(model, path, epoch=0, include_optimizer=True, block_bytes=BLOCK_BYTES, 
         include_optimizer: whether to save the optimizer's state, too.
         block_bytes: as in `saving.save_model`.
         show_progress: as in `saving.save_model`.
+        best: dict from the names of metrics to their best values so far.
     """
     with saving.created(path) as file:
         tables = _write_model(model, file, include_optimizer)
         saving.fill_datasets(model, file, tables, block_bytes, show_progress)
-        _write_state(file, dict(_state(model, epoch), random=random_state.current()))
+        _write_state(file, dict(_state(model, epoch, best), random=random_state.current()))
         _write_order(file)
 
 
 def save_parts(
-    model, path, epoch=0, include_optimizer=True, block_bytes=BLOCK_BYTES, show_progress=None
+    model,
+    path,
+    epoch=0,
+    include_optimizer=True,
+    block_bytes=BLOCK_BYTES,
+    show_progress=None,
+    best=None,
 ):
     """Saves the job's state to a folder, each rank what it owns. A collective call.
 
@@ -61,6 +76,7 @@ def save_parts(
         include_optimizer: whether to save the optimizer's state, too.
         block_bytes: as in `saving.save_model`.
         show_progress: as in `saving.save_model`.
+        best: as in `save`.
 
     Raises:
         CheckpointError: on every rank, if one cannot write its part. The checkpoint that the
@@ -74,7 +90,8 @@ def save_parts(
         fill = functools.partial(
             saving.fill_datasets, model, block_bytes=block_bytes, show_progress=show_progress
         )
-        mine = _write_parts(model, step, path, save_id, epoch, include_optimizer, fill)
+        state = _state(model, epoch, best)
+        mine = _write_parts(model, step, path, save_id, state, include_optimizer, fill)
     except OSError as error:
         problem = str(error)
     reports = step.gather({'problem': problem, 'saved': mine})
@@ -100,7 +117,7 @@ def _write_model(model, file, include_optimizer):
     return tables
 
 
-def _write_parts(model, step, folder, save_id, epoch, include_optimizer, fill):
+def _write_parts(model, step, folder, save_id, state, include_optimizer, fill):
     """Writes this rank's parts; returns what the manifest must know of them, as plain data."""
     report = {'parts': [], 'model': None, 'tables': {}, 'shards': []}
 
@@ -119,7 +136,7 @@ def _write_parts(model, step, folder, save_id, epoch, include_optimizer, fill):
             for name, rows in tables.items():
                 if name not in file:
                     file.create_dataset(name, [0] + rows.shape.as_list()[1:], numpy_dtype(rows))
-            _write_state(file, _state(model, epoch))
+            _write_state(file, state)
         report['model'] = report['parts'][0]['name']
     else:
         # What belongs where in the file is known when it is written.
@@ -166,11 +183,12 @@ def _write_manifest(folder, save_id, reports):
     write_manifest(folder, Manifest(save_id, parts, tables, reports[0]['model']))
 
 
-def _state(model, epoch):
+def _state(model, epoch, best):
     """What belongs to the job's state and not to Keras's file, as plain data."""
     optimizer = getattr(model, 'optimizer', None)
     return {
         'epoch': epoch,
+        'best': best or {},
         'optimizer': tensorflow_slots.name_of(optimizer),
         'hyperparameters': _hyperparameters(optimizer) if optimizer else {},
     }

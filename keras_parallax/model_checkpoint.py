@@ -31,7 +31,8 @@ class ModelCheckpoint(tf.keras.callbacks.ModelCheckpoint):
         monitor: metric that `save_best_only` looks at. The metrics of rank 0 count;
             `MetricAverageCallback` before this one averages them over the ranks.
         verbose: 1 to print a line for each save.
-        save_best_only: whether to save only when the metric has improved.
+        save_best_only: whether to save only when the metric has improved. Training that goes on
+            with `initial_epoch` has to beat the newest checkpoint under `filepath`.
         save_weights_only: whether to leave the optimizer's state out.
         mode: `'min'`, `'max'` or `'auto'`: what improvement means.
         period: number of epochs between saves.
@@ -77,6 +78,7 @@ class ModelCheckpoint(tf.keras.callbacks.ModelCheckpoint):
             raise ValueError('max_to_keep must be 1 or more, but %r was given.' % (max_to_keep,))
         self.sharded, self.max_to_keep, self.on_save_error = sharded, max_to_keep, on_save_error
         self._epochs, self._saved = 0, []
+        self._has_begun = False
 
     def set_model(self, model):
         """Takes the model; Keras's own callback then saves by way of this one."""
@@ -104,6 +106,21 @@ class ModelCheckpoint(tf.keras.callbacks.ModelCheckpoint):
         if step.saved_order is not None:
             random_state.restore_order(step.saved_order)
             step.saved_order = None
+        if epoch and not self._has_begun and self.save_best_only:
+            self._restore_best(step)
+        self._has_begun = True
+
+    def _restore_best(self, step):
+        """Has the metric to beat be that of the newest checkpoint, when training goes on."""
+        best = None
+        if step.rank == 0:
+            newest = resuming.latest_checkpoint(self.filepath)
+            saved = resuming.state_of(newest)['best'] if newest else {}
+            best = saved.get(self.monitor)
+        if self.sharded:
+            best = step.gather(best)[0]
+        if best is not None:
+            self.best = best
 
     def on_epoch_end(self, epoch, logs=None):
         """Saves, if it is time to."""
@@ -128,7 +145,8 @@ class ModelCheckpoint(tf.keras.callbacks.ModelCheckpoint):
 
     def _save(self, path, include_optimizer):
         save = checkpoint.save_parts if self.sharded else checkpoint.save
-        save(self._trained, path, self._epochs, include_optimizer)
+        best = {self.monitor: float(self.best)} if self.save_best_only else {}
+        save(self._trained, path, self._epochs, include_optimizer, best=best)
         self._saved.append(path)
         if self.max_to_keep is not None and step_of(self._trained).rank == 0:
             self._remove_old()

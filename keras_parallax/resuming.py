@@ -14,6 +14,9 @@ from keras_parallax.errors import CheckpointError
 from keras_parallax.files import is_sharded, read_manifest, saved_under
 from keras_parallax.optimizer import step_of
 
+#: The state of a file that does not tell one: that of plain Keras.
+_UNKNOWN = {'epoch': 0, 'hyperparameters': {}, 'best': {}}
+
 
 class _Parts:
     """The rows of a table as they lie in the parts of a checkpoint, to be read as one dataset.
@@ -184,10 +187,16 @@ def is_checkpoint(path):
         return False
 
 
+def state_of(path):
+    """What a checkpoint says of its job besides weights and slots, a dict; checksums aside."""
+    with opened(path, checked=False) as (file, _, _):
+        return dict(_UNKNOWN, **read_state(file))
+
+
 def _read(model, step, path, block_bytes, show_progress):
     """Reads what falls to this rank, and returns the state besides weights and slots."""
     with opened(path, checked=False) as (file, sources, of_ranks):
-        state = dict({'epoch': 0, 'hyperparameters': {}}, **read_state(file))
+        state = dict(_UNKNOWN, **read_state(file))
         _check_optimizer(model, file, path)
         share = (step.rank, step.size) if sources else (0, 1)
         mover = restoring.Mover(model, block_bytes, show_progress, sources, share)

@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 import keras_parallax as kp
+from keras_parallax import resuming
 
 
 @pytest.fixture
@@ -62,6 +63,29 @@ def test_only_an_improved_model_is_saved(model, tmpdir):
     fit(model, callback)
     assert os.listdir(str(tmpdir)) == ['1.h5']
     assert callback.best > 0
+
+
+@pytest.mark.parametrize('sharded', [False, True], ids=['single', 'sharded'])
+def test_the_best_model_is_not_replaced_by_a_worse_one_after_a_resume(model, sharded, tmpdir):
+    pattern = str(tmpdir.join('{epoch}'))
+
+    def best():
+        return kp.callbacks.ModelCheckpoint(
+            pattern, 'loss', save_best_only=True, mode='max', sharded=sharded
+        )
+
+    first = best()
+    # The loss falls, so the first epoch is the best of them.
+    fit(model, first, epochs=2)
+    assert model.strategy.resume(model, kp.latest_checkpoint(pattern)) == 1
+    again = best()
+    fit(model, again, initial_epoch=1)
+    assert again.best == first.best
+    assert os.listdir(str(tmpdir)) == ['1']
+    # Training that begins anew is not measured by what lies there.
+    fit(model, best(), epochs=1)
+    assert kp.latest_checkpoint(pattern) == str(tmpdir.join('1'))
+    assert resuming.state_of(str(tmpdir.join('1')))['best']['loss'] < first.best
 
 
 def test_weights_alone_are_saved_when_asked(model, tmpdir):
