@@ -79,3 +79,5 @@ def test_every_architecture_and_partitioning_equals_plain_keras(job, ranks, pack
 def test_every_job_ends_well(job, ranks, package):
     _, outcome = job(ranks, package)
     assert outcome.code == 0, outcome.output[-5000:]
+    # As TensorFlow prints when functions of a session go that was closed because shards moved.
+    assert '_Callable' not in outcome.output
