@@ -41,6 +41,9 @@ host's interface, headers and acknowledgements included.
 - **Loss**: the mean over ranks in the last step that both the system and the reference took. All
   systems train the same model from the same weights on the same batches. More than {tolerance:.1%}
   apart is marked "differs": such a run does not count as faster.
+- Horovod's own systems run with TensorFlow's graph optimizer at `L0` plus constant folding. At the
+  default, TensorFlow merges Horovod's operations of the same input, such as the gathered ids of two
+  tables that one column is looked up in, and leaves either name: DeepFM then stalls on 8 hosts.
 - OpenEmbedding 0.1.2 is not here: with `-include deque` it compiles for TensorFlow 1.11, but its
   import fails, for it asks `tf.keras.optimizers` for an `Ftrl` that 1.11 does not have.
 """

@@ -8,7 +8,25 @@ import json
 
 import numpy as np
 
-from keras_parallax.compat import horovod_ops, tf
+from keras_parallax.compat import attr_value_pb2, horovod_ops, tf
+
+
+def unmerged(tensor):
+    """Keeps TensorFlow from merging a collective with another one of the same input.
+
+    Horovod 0.19.5 does not declare its operations stateful. TensorFlow then makes one of two that
+    gather the same ids, and each process keeps the name of either, so that the ranks would wait for
+    each other for ever. Operations whose attributes differ are not merged.
+
+    Args:
+        tensor: what the collective's operation returns.
+
+    Returns:
+        The same tensor.
+    """
+    name = attr_value_pb2.AttrValue(s=tensor.op.name.encode('utf-8'))
+    tensor.op._set_attr('_parallax_collective', name)
+    return tensor
 
 
 class Gatherer:

@@ -3,6 +3,7 @@
 from typing import Any, List, NamedTuple, Optional
 
 from keras_parallax import cluster, halves
+from keras_parallax.collectives import unmerged
 from keras_parallax.compat import horovod_ops, tf
 from keras_parallax.host import Host
 from keras_parallax.pull import split_by_shard
@@ -141,7 +142,7 @@ class Exchange(NamedTuple):
                 differ between ranks because of an operation that only one of them has built.
         """
         with tf.name_scope(None):
-            return horovod_ops._allreduce(tensor, name='%s.%s' % (self.prefix, name))
+            return unmerged(horovod_ops._allreduce(tensor, name='%s.%s' % (self.prefix, name)))
 
     def average(self, gradient, name):
         """The mean of a dense gradient over all ranks; `name` as `allreduce` takes it."""
@@ -186,11 +187,11 @@ def allgather(table, gradients, how):
         name = '%s.%s' % (how.prefix, table.name)
         small, context = halves.compress(gradients.values, how.compression)
         gathered = [
-            horovod_ops.allgather(part, name='%s.values_%d' % (name, number))
+            unmerged(horovod_ops.allgather(part, name='%s.values_%d' % (name, number)))
             for number, part in enumerate(small)
         ]
         gradients = sum_by_row(
-            horovod_ops.allgather(gradients.rows, name=name + '.rows'),
+            unmerged(horovod_ops.allgather(gradients.rows, name=name + '.rows')),
             halves.decompress(gathered, how.compression, context),
         )
     return [PartGradient(part, how.reduced(gradients)) for part in table.parts_of(0)]

@@ -1,0 +1,52 @@
+"""TensorFlow merges two of Horovod's operations of the same input, unless it is kept from it.
+
+Which of the two names is left differs from process to process, so that ranks wait for ever.
+"""
+
+import os
+import sys
+
+import pytest
+import tensorflow as tf
+
+from keras_parallax.collectives import unmerged
+from keras_parallax.compat import horovod_ops, hvd
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..', '..', 'benchmarks'))
+import systems  # noqa: E402
+
+NAMES = {'ids_of_one_table', 'ids_of_another'}
+
+
+def collectives_that_run(wrap, config):
+    """The names of the allgathers that a session runs when two tables have the same ids."""
+    hvd.init()
+    with tf.Graph().as_default(), tf.Session(config=config) as session:
+        ids = tf.placeholder(tf.int32, [None])
+        gathered = [wrap(horovod_ops.allgather(ids, name=name)) for name in sorted(NAMES)]
+        seen = tf.RunMetadata()
+        # Twice: grappler's work is done on the first.
+        for _ in range(2):
+            session.run(
+                gathered, {ids: [1, 2]}, tf.RunOptions(output_partition_graphs=True), seen
+            )  # fmt: skip
+        nodes = [node for graph in seen.partition_graphs for node in graph.node]
+        return {node.name for node in nodes if node.op == 'HorovodAllgather'}
+
+
+def as_it_is(tensor):
+    return tensor
+
+
+def test_tensorflow_merges_collectives_of_the_same_input():
+    """Should this fail, Horovod or TensorFlow has mended it, and `unmerged` may go."""
+    assert len(collectives_that_run(as_it_is, tf.ConfigProto())) == 1
+
+
+@pytest.mark.parametrize(
+    'wrap, config',
+    [(unmerged, tf.ConfigProto()), (as_it_is, systems.horovod_config(threads=1))],
+    ids=['ours', 'benchmarks'],
+)
+def test_every_collective_runs(wrap, config):
+    assert collectives_that_run(wrap, config) == NAMES
