@@ -32,7 +32,11 @@ class Zipf:
         self._bounds = np.cumsum(weights) / weights.sum()
 
     def __call__(self, random, shape):
-        found = np.searchsorted(self._bounds, random.uniform(size=shape))
+        return self.at(random.uniform(size=shape))
+
+    def at(self, uniform):
+        """The ids at the given quantiles."""
+        found = np.searchsorted(self._bounds, uniform)
         return np.minimum(found, len(self._bounds) - 1).astype(np.int32)
 
 
@@ -59,7 +63,8 @@ def corpus_words(vocabulary, max_tokens=400000):
 def criteo_like(lines, seed, exponent=1.0):
     """Generates lines in the layout of Criteo's data, with its cardinalities and a like skew.
 
-    The label depends on some of the fields, so that there is something to learn.
+    The label depends on some of the fields, so that there is something to learn. The first lines
+    are the same however many there are, so that systems that take fewer steps see the same batches.
 
     How often an id repeats in a batch decides what deduplication is worth, so the exponent is not
     free. The first 48 lines of the Kaggle data, which OpenEmbedding's repository has as an example,
@@ -76,18 +81,20 @@ def criteo_like(lines, seed, exponent=1.0):
         Labels `[n]` of 0 and 1, integers `[n, 13]`, categories `[n, 26]` as 32-bit hashes, and
         `[n, 39]` booleans: whether the integer or category is missing.
     """
-    random = np.random.RandomState(seed)
-    integers = np.floor(random.lognormal(1.5, 1.5, (lines, INTEGERS))).astype(np.int64)
-    values = np.stack(
-        [Zipf(count, exponent)(random, lines) for count in CRITEO_VALUES], 1
-    ).astype(np.int64)  # fmt: skip
+    # A stream for each, filled line by line.
+    numbers, ranks, clicks, gaps = [np.random.RandomState([seed, stream]) for stream in range(4)]
+    integers = np.floor(numbers.lognormal(1.5, 1.5, (lines, INTEGERS))).astype(np.int64)
+    quantiles = ranks.uniform(size=(lines, CATEGORIES))
+    columns = zip(CRITEO_VALUES, quantiles.T)
+    values = np.stack([Zipf(count, exponent).at(column) for count, column in columns], 1)
+    values = values.astype(np.int64)
     score = 0.3 * np.log1p(integers[:, 0]) - 1.2
     for column in (2, 3, 9, 13):
         score += np.where(values[:, column] % 3 == 0, 0.8, -0.4)
-    labels = random.uniform(size=lines) < 1 / (1 + np.exp(-score))
+    labels = clicks.uniform(size=lines) < 1 / (1 + np.exp(-score))
     # As a hash of the value would look: any 32 bits, the same for the same value of a column.
     hashes = ((values + 1) * 2654435761 + np.arange(CATEGORIES) * 40503) & 0xFFFFFFFF
-    absent = random.uniform(size=(lines, INTEGERS + CATEGORIES)) < 0.1
+    absent = gaps.uniform(size=(lines, INTEGERS + CATEGORIES)) < 0.1
     return labels.astype(np.int64), integers, hashes, absent
 
 

@@ -64,6 +64,11 @@ def test_generated_samples_are_what_the_reader_makes_of_generated_lines(tmp_path
         np.testing.assert_array_equal(generated, read)
 
 
+def test_the_first_generated_lines_are_the_same_however_many_there_are():
+    for few, many in zip(data.criteo_like(50, seed=2), data.criteo_like(170, seed=2)):
+        np.testing.assert_array_equal(few, many[:50])
+
+
 def test_generated_batches_repeat_ids_about_as_often_as_the_published_lines():
     categories = data.generated_criteo(48, seed=4)[2]
     distinct = sum(len(np.unique(column)) for column in categories.T)
