@@ -7,6 +7,7 @@ import spwd
 import time
 
 import namespaces
+from cluster_error import ClusterError
 
 _LIMIT_SECONDS = 20
 
@@ -67,6 +68,9 @@ def sshd(folder, address):
         # By itself, sshd turns away whoever's password is locked, also with the right key.
         'UsePAM ' + ('yes' if locked else 'no'),
         'PidFile none',
+        # bash reads ~/.bashrc at a login over ssh, unless it takes itself for a shell in a shell.
+        # What users have there takes time, and leaves locks behind when it is killed.
+        'SetEnv SHLVL=1',
         'MaxStartups 1000',
     )
     return [namespaces.find('sshd'), '-D', '-e', '-f', os.path.join(folder, name)]
@@ -85,7 +89,7 @@ def wait_until_listening(process, log):
     deadline = time.monotonic() + _LIMIT_SECONDS
     while 'Server listening' not in read(log):
         if process.poll() is not None or time.monotonic() > deadline:
-            raise namespaces.ClusterError('sshd did not start: %s' % read(log))
+            raise ClusterError('sshd did not start: %s' % read(log))
         time.sleep(0.02)
 
 

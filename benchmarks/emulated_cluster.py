@@ -4,7 +4,7 @@ Each host is a network namespace with one interface, `eth0`, a host name of its 
 its own on top of this machine's file system. The bridge
 is in a namespace too: nothing of a cluster is seen or reached from the machine's own network, and
 the machine's firewall and forwarding rules do not matter. What a host sends and receives is shaped
-by `tc` and counted by the kernel.
+by `tc` and counted by the kernel, and so is the processor time of all that runs on it if wanted.
 """
 
 import contextlib
@@ -15,8 +15,10 @@ import sys
 from typing import NamedTuple
 
 import cluster_ssh
+import cpu_shares
+import links
 import namespaces
-from namespaces import ClusterError
+from cluster_error import ClusterError
 
 #: The one interface of a host, besides the loopback.
 INTERFACE = 'eth0'
@@ -87,6 +89,8 @@ class EmulatedCluster:
         bandwidth_mbit: Mbit/s that a host can send, and as many that it can receive; `None`
             leaves the links as fast as the machine is.
         latency_ms: milliseconds that a packet takes from one host to another.
+        cores_per_host: how many of the machine's cores all that runs on a host has together, for
+            instance 0.25; `None` leaves the hosts to share the cores as they come.
 
     Raises:
         ClusterError: a program, a right or a kernel feature is missing, or another cluster has
@@ -100,12 +104,14 @@ class EmulatedCluster:
         ```
     """
 
-    def __init__(self, hosts, address_range=None, bandwidth_mbit=None, latency_ms=0):
+    def __init__(
+        self, hosts, address_range=None, bandwidth_mbit=None, latency_ms=0, cores_per_host=None
+    ):
         if hosts < 1:
             raise ClusterError('A cluster has 1 host or more, not %r.' % hosts)
         self.hosts = hosts
         self._range = address_range
-        self._mbit, self._latency = bandwidth_mbit, latency_ms
+        self._mbit, self._latency, self._cores = bandwidth_mbit, latency_ms, cores_per_host
         self.name = self._network = self._lock = self._folder = None
         self._daemons, self._launched = [], []
         self._cleaning = contextlib.ExitStack()
@@ -117,6 +123,10 @@ class EmulatedCluster:
             self._take_name()
             self._cleaning.callback(self._remove)
             self._make_network()
+            if self._cores is not None:
+                for host in range(self.hosts):
+                    cpu_shares.make(self.namespace(host))
+                self.share_cores(self._cores)
             self._start_sshds()
             self.shape(self._mbit, self._latency)
         except BaseException:
@@ -157,7 +167,7 @@ class EmulatedCluster:
     def command(self, host, command):
         """The command that runs a command on a host, when it is run on this machine."""
         # Into what sshd sees, so that a command and a login find the same name and mounts.
-        return [
+        return self._joining(host) + [
             namespaces.find('nsenter'), '--net', '--uts', '--mount',
             '--target', str(self._daemons[host].pid),
             'sh', '-c', 'cd "$0" && exec "$@"', os.getcwd(),
@@ -262,24 +272,25 @@ class EmulatedCluster:
                 (self.namespace(host), INTERFACE, latency_ms),
                 (self._switch, 'h%d' % host, 0),
             ):
-                # Fails where nothing is set yet.
-                namespaces.inside(
-                    namespace, 'tc', 'qdisc', 'delete', 'dev', link, 'root', check=False
-                )
-                for arguments in queueing(bandwidth_mbit, delay):
-                    try:
-                        namespaces.inside(namespace, 'tc', 'qdisc', 'add', 'dev', link, *arguments)
-                    except ClusterError as error:
-                        if not delay or 'netem' not in arguments:
-                            raise
-                        raise ClusterError(
-                            'latency_ms needs sch_netem, which this kernel does not seem to '
-                            'have: %s' % error
-                        ) from error
+                links.shape(namespace, link, bandwidth_mbit, delay)
 
     def set_link(self, host, up):
         """Plugs a host's cable in or out, at the switch: the host keeps address and routes."""
         namespaces.inside(self._switch, 'ip', 'link', 'set', 'h%d' % host, 'up' if up else 'down')
+
+    def share_cores(self, cores_per_host):
+        """Changes what each host has of the processor, also of a job that is running.
+
+        Args:
+            cores_per_host: as the class takes it.
+
+        Raises:
+            ClusterError: the cluster was made without `cores_per_host`.
+        """
+        if self._cores is None:
+            raise ClusterError('A cluster made without cores_per_host cannot share cores later.')
+        for host in range(self.hosts):
+            cpu_shares.limit(self.namespace(host), cores_per_host)
 
     # --- How it comes about and goes --------------------------------------------------------------
 
@@ -327,7 +338,7 @@ class EmulatedCluster:
         addresses = [self.address(host) for host in range(self.hosts)]
         cluster_ssh.prepare(self._folder, addresses)
         for host in range(self.hosts):
-            sshd = [
+            sshd = self._joining(host) + [
                 namespaces.find('ip'), 'netns', 'exec', self.namespace(host), 'unshare', '--uts',
                 'sh', '-c', 'hostname "$0" && exec "$@"', 'h%d' % host,
             ] + cluster_ssh.sshd(self._folder, addresses[host])  # fmt: skip
@@ -343,32 +354,11 @@ class EmulatedCluster:
             namespaces.remove(self.name)
             os.close(self._lock)
 
+    def _joining(self, host):
+        return [] if self._cores is None else cpu_shares.joining(self.namespace(host))
+
     def _path(self, name):
         return os.path.join(self._folder, name)
-
-
-def queueing(bandwidth_mbit, delay_ms):
-    """The queueing disciplines of one end of a link: what follows `tc qdisc add dev LINK`.
-
-    Args:
-        bandwidth_mbit: Mbit/s, or `None`.
-        delay_ms: milliseconds.
-
-    Returns:
-        A list of lists of words.
-    """
-    wanted = []
-    if delay_ms:
-        # Room for the packets that are on their way; its own 1000 would lose some.
-        wanted.append(['netem', 'delay', '%gms' % delay_ms, 'limit', '100000'])
-    if bandwidth_mbit:
-        # A burst of a millisecond, or of the largest packet that TCP hands down in one piece.
-        burst = max(65536, int(bandwidth_mbit * 1e6 / 8 / 1000))
-        wanted.append(
-            ['tbf', 'rate', '%gmbit' % bandwidth_mbit, 'burst', str(burst), 'latency', '100ms']
-        )
-    places = [['root', 'handle', '1:'], ['parent', '1:', 'handle', '2:']]
-    return [place + words for place, words in zip(places, wanted)]
 
 
 _COUNTERS = ['/sys/class/net/%s/statistics/%s_bytes' % (INTERFACE, way) for way in ('tx', 'rx')]

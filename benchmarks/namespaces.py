@@ -14,6 +14,9 @@ import subprocess
 import threading
 import time
 
+import cpu_shares
+from cluster_error import ClusterError
+
 #: What the names of all owners begin with, and no other namespace's on this machine.
 PREFIX = 'parallax-cluster-'
 #: A folder for each owner, and its lock. On a file system that a reboot empties.
@@ -23,10 +26,6 @@ _SETTLE_SECONDS = 20
 _HELD_BACK = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 #: `ip`, `tc` and `sshd` are not on every user's PATH.
 _PATH = os.environ.get('PATH', '') + ':/usr/sbin:/sbin'
-
-
-class ClusterError(Exception):
-    """The cluster cannot be made as asked for."""
 
 
 def remove_leftovers():
@@ -130,10 +129,11 @@ def kill(pids):
 
 
 def remove(owner):
-    """Removes an owner's processes, namespaces and folder, whatever there is of them."""
+    """Removes an owner's namespaces, all that is in them, and folder, whatever there is."""
     for namespace in names():
         if _owner(namespace) == owner:
-            kill(lambda namespace=namespace: pids_in(namespace))
+            kill(lambda name=namespace: pids_in(name) | cpu_shares.pids(name))
+            cpu_shares.remove(namespace)
             call('ip', 'netns', 'delete', namespace)
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(folder(owner))

@@ -2,12 +2,16 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
+import time
 
 import cases
+import cpu_shares
 import emulated_cluster
+import links
 import namespaces
 import numpy as np
 import psutil
@@ -23,13 +27,17 @@ WHO = 'import socket, horovod.tensorflow as hvd; hvd.init(); ' + (
 KEEPER = """
 import sys, time
 from emulated_cluster import EmulatedCluster
-with EmulatedCluster(2) as cluster:
+with EmulatedCluster(2, cores_per_host=float(sys.argv[1])) as cluster:
     cluster.spawn(1, ['sleep', '1000'])
     while not cluster.processes(1):
         time.sleep(0.05)
     print(cluster.name, cluster.processes(1)[0], flush=True)
     time.sleep(1000)
 """
+
+BASHRC = os.path.expanduser('~/.bashrc')
+#: Uses the processor without end.
+BUSY = [sys.executable, '-c', 'while True: pass']
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason='network namespaces need root')
 
@@ -47,7 +55,36 @@ def belonging(name):
 
 def is_gone(name):
     """Whether nothing is left of a cluster: no namespace, hence no bridge and no link, no file."""
-    return not belonging(name) and not os.path.exists(namespaces.folder(name))
+    return not (belonging(name) or groups(name) or os.path.exists(namespaces.folder(name)))
+
+
+def groups(name):
+    """The control groups that belong to a cluster."""
+    mount = cpu_shares.mount_in(open('/proc/mounts').read())
+    found = os.listdir(mount.folder) if mount else []
+    return [group for group in found if group.startswith(name + '-')]
+
+
+def busy_on(cluster, host):
+    """The processes on a host that are `BUSY`."""
+    found = psutil.process_iter(['cmdline'])
+    busy = {process.pid for process in found if process.info['cmdline'] == BUSY}
+    return sorted(busy.intersection(cluster.processes(host)))
+
+
+def check_share(group, pids, cores):
+    """Has processes use up their group's share a while, and checks that it is so many cores."""
+
+    def used():
+        return sum(sum(psutil.Process(pid).cpu_times()[:2]) for pid in pids)
+
+    before, (passed, throttled) = used(), cpu_shares.periods(group)
+    while cpu_shares.periods(group)[1] < throttled + 200:
+        time.sleep(0.05)
+    passed, throttled = np.subtract(cpu_shares.periods(group), (passed, throttled))
+    # Where others keep the processor busy, a group may have less than its share, but never more.
+    quota = cores * cpu_shares.PERIOD_MICROSECONDS / 1e6
+    assert 0.8 * throttled * quota <= used() - before <= 1.1 * passed * quota + 0.1
 
 
 def is_alive(pid):
@@ -75,6 +112,15 @@ def test_hosts_reach_each_other_and_nothing_else(cluster):
     name, *routes = outcome.output.splitlines()
     assert name == 'h0'
     assert len(routes) == 1 and 'dev eth0' in routes[0]
+
+
+@pytest.mark.skipif(not os.path.exists(BASHRC), reason='there is no ~/.bashrc to mount over')
+def test_a_login_does_not_read_the_bashrc_of_the_user(tmp_path):
+    (tmp_path / 'bashrc').write_text('echo read\n')
+    with EmulatedCluster(1) as cluster:
+        assert cluster.exec(0, ['mount', '--bind', tmp_path / 'bashrc', BASHRC]).code == 0
+        outcome = cluster.exec(0, ['ssh', cluster.address(0), 'cat %s; echo end' % BASHRC])
+    assert outcome.output == 'echo read\nend\n'
 
 
 def test_what_is_mounted_on_a_host_is_seen_there_only(cluster):
@@ -125,6 +171,68 @@ def test_shaping_holds_packets_back_at_both_ends_of_a_link(cluster):
     assert qdiscs(cluster, *ends[0])[0]['kind'] == 'noqueue'
 
 
+def test_the_processes_of_a_host_have_its_share_together_however_many_they_are():
+    with EmulatedCluster(2, cores_per_host=0.2) as cluster:
+        cluster.spawn(0, BUSY)
+        cluster.spawn(1, BUSY)
+        # Over ssh, as a job's ranks come.
+        cluster.spawn(0, ['ssh', cluster.address(1), ' '.join(map(shlex.quote, BUSY))])
+        while (len(busy_on(cluster, 0)), len(busy_on(cluster, 1))) != (1, 2):
+            time.sleep(0.05)
+        for host in 0, 1:
+            check_share(cluster.namespace(host), busy_on(cluster, host), 0.2)
+
+
+def test_the_share_of_a_host_changes_while_a_job_runs():
+    with EmulatedCluster(1, cores_per_host=0.1) as cluster:
+        group, pid = cluster.namespace(0), cluster.spawn(0, BUSY).process.pid
+        check_share(group, [pid], 0.1)
+        cluster.share_cores(None)
+        before, start = cpu_shares.periods(group)[1], psutil.Process(pid).cpu_times().user
+        while psutil.Process(pid).cpu_times().user < start + 1:
+            time.sleep(0.05)
+        # The period in which the limit went may count.
+        assert cpu_shares.periods(group)[1] <= before + 1
+        cluster.share_cores(0.2)
+        check_share(group, [pid], 0.2)
+
+
+def test_a_share_that_cannot_be_had_is_refused(cluster):
+    with pytest.raises(ClusterError, match='cores_per_host is 0.1 or more'):
+        EmulatedCluster(1, cores_per_host=0.01).__enter__()
+    with pytest.raises(ClusterError, match='made without cores_per_host'):
+        cluster.share_cores(0.5)
+
+
+def test_a_machine_without_control_groups_is_told_what_to_do(monkeypatch):
+    monkeypatch.setattr(cpu_shares, '_mount', lambda: None)
+    with EmulatedCluster(1):
+        pass
+    with pytest.raises(ClusterError, match='leave cores_per_host at None'):
+        EmulatedCluster(1, cores_per_host=0.5).__enter__()
+
+
+@pytest.mark.parametrize(
+    'table, expected',
+    [
+        ('tmpfs / tmpfs rw 0 0\n', None),
+        ('cgroup2 /c cgroup2 rw 0 0\n', ('/c', 2)),
+        ('cgroup2 /u cgroup2 rw 0 0\ncgroup /a cgroup rw,cpuacct,cpu 0 0\n', ('/a', 1)),
+        ('cgroup2 /u cgroup2 rw 0 0\ncgroup /a cgroup rw,cpuacct 0 0\n', ('/u', 2)),
+    ],
+)
+def test_control_groups_are_found_in_the_table_of_mounts(table, expected):
+    assert cpu_shares.mount_in(table) == expected
+
+
+def test_both_versions_of_control_groups_are_told_the_same_share():
+    assert cpu_shares.settings(2, 0.25) == {'cpu.max': '2500 10000'}
+    assert cpu_shares.settings(2, None) == {'cpu.max': 'max 10000'}
+    files = cpu_shares.settings(1, 0.25)
+    assert files == {'cpu.cfs_period_us': '10000', 'cpu.cfs_quota_us': '2500'}
+    assert cpu_shares.settings(1, None)['cpu.cfs_quota_us'] == '-1'
+
+
 def test_latency_is_set_or_refused_by_name_when_the_kernel_has_none(cluster):
     try:
         cluster.shape(80, latency_ms=3)
@@ -142,7 +250,7 @@ def test_latency_is_set_or_refused_by_name_when_the_kernel_has_none(cluster):
     'bandwidth, delay, kinds', [(None, 0, []), (80, 0, ['tbf']), (80, 3, ['netem', 'tbf'])]
 )
 def test_queueing_nests_the_rate_in_the_delay(bandwidth, delay, kinds):
-    words = emulated_cluster.queueing(bandwidth, delay)
+    words = links.queueing(bandwidth, delay)
     assert [line[3 if line[0] == 'root' else 4] for line in words] == kinds
     assert [line[0] for line in words] == ['root', 'parent'][: len(words)]
 
@@ -188,9 +296,9 @@ def test_a_job_that_hangs_is_ended_on_every_host(cluster):
 
 def test_an_exception_leaves_nothing_behind():
     with pytest.raises(ZeroDivisionError):
-        with EmulatedCluster(2) as cluster:
+        with EmulatedCluster(2, cores_per_host=0.5) as cluster:
             cluster.spawn(0, ['sleep', '1000'])
-            assert len(belonging(cluster.name)) == 3
+            assert len(belonging(cluster.name)) == 3 and len(groups(cluster.name)) == 2
             pids = [daemon.pid for daemon in cluster._daemons]
             assert all(map(is_alive, pids))
             1 / 0  # noqa: B018
@@ -213,14 +321,14 @@ def test_a_cluster_that_is_not_finished_leaves_nothing_behind(monkeypatch):
 @pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_a_signal_leaves_nothing_behind_or_the_next_cluster_removes_it(number):
     keeper = subprocess.Popen(
-        [sys.executable, '-c', KEEPER],
+        [sys.executable, '-c', KEEPER, '0.5'],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env=dict(os.environ, PYTHONPATH=os.path.dirname(emulated_cluster.__file__)),
         universal_newlines=True,
     )
     name, pid = keeper.stdout.readline().split()
-    assert len(belonging(name)) == 3 and is_alive(int(pid))
+    assert len(belonging(name)) == 3 and len(groups(name)) == 2 and is_alive(int(pid))
     keeper.send_signal(number)
     keeper.communicate(timeout=60)
     if number == signal.SIGKILL:
