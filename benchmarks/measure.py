@@ -24,13 +24,14 @@ class BenchmarkError(Exception):
 def measure(cluster, case):
     """Trains a system on some hosts of a cluster.
 
-    The links get their speed after the first step: Horovod's first broadcast of a large table would
-    take most of an hour over a slow one, and is not what is compared.
+    Links and hosts get their speed after the first step: Horovod's first broadcast of a large table
+    would take most of an hour over a slow link, and is not what is compared.
 
     Args:
-        cluster: an `EmulatedCluster`.
+        cluster: an `EmulatedCluster`, made with `cores_per_host` if the case has it.
         case: a dict: `work`, `options`, `system`, `hosts`, `workers_per_host`, `bandwidth_mbit`,
-            `warmup`, `steps`, `threads`.
+            `cores_per_host`, `threads`, and `warmup` and `steps`, of which `schedule` takes fewer
+            where steps are long.
 
     Returns:
         A dict: the case, and what was seen, or `error`.
@@ -40,16 +41,20 @@ def measure(cluster, case):
         path = os.path.join(folder, 'seen')
         spec = dict(case, started=time.time())
         cluster.shape(None)
+        if case['cores_per_host'] is not None:
+            cluster.share_cores(None)
         job = cluster.start(
             [sys.executable, WORKER, json.dumps(spec), path],
             case['workers_per_host'],
             environ={'TF_CPP_MIN_LOG_LEVEL': '2', 'OMP_NUM_THREADS': str(case['threads'])},
             hosts=range(case['hosts']),
         )
-        end = time.time() + case.get('limit', LIMIT_SECONDS)
+        end = time.time() + LIMIT_SECONDS
         while job.process.poll() is None and time.time() < end:
             if os.path.exists(path + '.started'):
                 cluster.shape(case['bandwidth_mbit'])
+                if case['cores_per_host'] is not None:
+                    cluster.share_cores(case['cores_per_host'])
                 open(path + '.shaped', 'w').close()
                 break
             time.sleep(0.2)
@@ -61,17 +66,17 @@ def measure(cluster, case):
                 seen.append(json.load(file))
     record['load'] = os.getloadavg()[0]
     if len(seen) < case['hosts'] * case['workers_per_host']:
-        record['error'] = last_words(outcome)
+        record['error'] = last_words(outcome, LIMIT_SECONDS)
         return record
     seen.sort(key=lambda one: one['rank'])
     record.update(summary(seen))
     return record
 
 
-def last_words(outcome):
+def last_words(outcome, limit):
     """Why a job failed, in a line or so."""
     if outcome.code is None:
-        return 'did not end within the limit'
+        return 'did not end within %d s' % limit
     lines = [line for line in outcome.output.splitlines() if 'Error' in line]
     return lines[0][-300:] if lines else 'exit code %d' % outcome.code
 
@@ -92,6 +97,8 @@ def summary(seen):
     median = statistics.median(seconds)
     ordered = sorted(seconds)
     return {
+        'warmup': seen[0]['warmup'],
+        'steps': seen[0]['steps'],
         'step_seconds': median,
         'step_seconds_quarter': ordered[len(ordered) // 4],
         'step_seconds_three_quarters': ordered[(3 * len(ordered)) // 4],
@@ -108,12 +115,11 @@ def summary(seen):
     }
 
 
-def measure_all(cases, bandwidth_mbit, done=lambda record: None):
+def measure_all(cases, done=lambda record: None):
     """Takes measurements one after another, on one cluster of as many hosts as they need.
 
     Args:
-        cases: a list of dicts as `measure` takes them, without `bandwidth_mbit`.
-        bandwidth_mbit: of each host, or `None`.
+        cases: a list of dicts as `measure` takes them, all of the same `cores_per_host`.
         done: called with each record.
 
     Returns:
@@ -122,9 +128,10 @@ def measure_all(cases, bandwidth_mbit, done=lambda record: None):
     if os.geteuid() != 0:
         raise BenchmarkError('The emulated cluster needs root: network namespaces are made.')
     records, floors = [], {}
-    with EmulatedCluster(max(case['hosts'] for case in cases)) as cluster:
+    hosts, cores = max(case['hosts'] for case in cases), cases[0]['cores_per_host']
+    with EmulatedCluster(hosts, cores_per_host=cores) as cluster:
         for case in cases:
-            record = measure(cluster, dict(case, bandwidth_mbit=bandwidth_mbit))
+            record = measure(cluster, case)
             key = json.dumps(
                 [case[name] for name in ('work', 'options', 'hosts', 'workers_per_host')]
             )

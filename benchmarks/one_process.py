@@ -3,7 +3,7 @@
 Every system trains the same model (a table of 793,471 rows of 512, the vocabulary of the 1 Billion
 Word Benchmark; batches of 128 x 20 Zipf ids; Adagrad) in processes of its own, which take turns in
 one run, so that the ratios hold when the machine's speed drifts. Each process prints its median
-step time after warm-up and its peak memory.
+step time after warm-up and its peak memory. With `--out`, a folder, what came out is kept there.
 
     python benchmarks/one_process.py
 """
@@ -122,35 +122,50 @@ def spread(values):
     return '%.3g .. %.3g .. %.3g' % (min(values), statistics.median(values), max(values))
 
 
+def ratios(results, system, key):
+    """What a system has of `key` for each that raw TensorFlow has in the same round, a list."""
+    return [mine[key] / base[key] for mine, base in zip(results[system], results[BASE])]
+
+
+def middle_ratio(results, system, key):
+    """The median over rounds of `ratios`."""
+    return statistics.median(ratios(results, system, key))
+
+
+def table(results):
+    """The Markdown table of a dict from systems to a list of what each round measured."""
+    rows = []
+    for name, rounds in results.items():
+        row = [name]
+        for key, form in ('step_ms', '%.2f'), ('peak_gib', '%.2f'):
+            row.append(form % statistics.median(result[key] for result in rounds))
+            row.append(spread(ratios(results, name, key)))
+        rows.append(row)
+    headers = ['system', 'step, ms', 'time / raw, min..median..max', 'peak, GiB', 'memory / raw']
+    return tabulate(rows, headers, tablefmt='pipe', disable_numparse=True)
+
+
 @click.command()
 @click.option('--rounds', default=5, show_default=True, help='How often each system has its turn.')
 @click.option('--system', type=click.Choice(sorted(STEPS)), help='Measure one, in this process.')
 @click.option('--skip-plain', is_flag=True, help='Leave out plain Keras, which is slow and large.')
-def main(rounds, system, skip_plain):
+@click.option('--out', help='Folder that keeps the results, for the report.')
+def main(rounds, system, skip_plain, out):
     """Prints a table of ratios to raw TensorFlow."""
     if system:
         print(json.dumps(measure(system)))
         return
     systems = [name for name in STEPS if not (skip_plain and name == 'plain keras')]
-    results = {name: [] for name in systems}
+    found = {name: [] for name in systems}
     with click.progressbar(range(rounds), label='rounds', file=sys.stderr) as bar:
         for _ in bar:
             for name in systems:
-                results[name].append(run(name))
-    rows = []
-    for name in systems:
-        pairs = list(zip(results[name], results[BASE]))
-        rows.append(
-            [
-                name,
-                '%.2f' % statistics.median(result['step_ms'] for result in results[name]),
-                spread([mine['step_ms'] / base['step_ms'] for mine, base in pairs]),
-                '%.2f' % statistics.median(result['peak_gib'] for result in results[name]),
-                spread([mine['peak_gib'] / base['peak_gib'] for mine, base in pairs]),
-            ]
-        )
-    headers = ['system', 'step, ms', 'time / raw, min..median..max', 'peak, GiB', 'memory / raw']
-    print(tabulate(rows, headers, tablefmt='pipe', disable_numparse=True))
+                found[name].append(run(name))
+    print(table(found))
+    if out:
+        import results
+
+        results.publish(out, 'one_process', found)
 
 
 if __name__ == '__main__':

@@ -2,69 +2,162 @@
 
 import os
 
+import compare
 import matplotlib
 
 matplotlib.use('Agg')
 import matplotlib.pyplot as plt  # noqa: E402
 from systems import SYSTEMS  # noqa: E402
 
+LINK_SPEED, ALPHA = 'plot-link-speed.png', 'plot-alpha.png'
 #: Parallax's speed-ups over Horovod's, by α (Kim et al., EuroSys 2019).
 PAPER = ((1.0, 2.04), (0.52, 2.33), (0.28, 2.43), (0.16, 2.89), (0.10, 3.02), (0.07, 3.03), (0.04, 3.42))  # noqa: E501  # fmt: skip
+#: System to color and marker: those of Okabe and Ito, which the color-blind tell apart too.
+LOOKS = {
+    'hybrid': ('#D55E00', 'o'),
+    'hybrid-fp16': ('#CC79A7', 'D'),
+    'allreduce': ('#E69F00', 's'),
+    'ps': ('#F0E442', '^'),
+    'hvd-allgather': ('#0072B2', 'o'),
+    'hvd-keras': ('#56B4E9', 's'),
+    'hvd-dense': ('#56B4E9', '^'),
+    'tf-ps': ('#009E73', 'v'),
+    'tf': ('#000000', '*'),
+    'keras': ('#777777', 'P'),
+}
+#: For lines that are works: color and marker by their order.
+WORKS = [LOOKS[name] for name in ('hybrid', 'hvd-allgather', 'tf-ps', 'hybrid-fp16', 'keras')]
 
 
-def name_of(number):
-    """File name of the plot of the variant with a number."""
-    return 'variant_%d.png' % number
-
-
-def draw(variants, alpha_rows, folder):
+def draw(variants, alpha, folder):
     """Draws all plots.
 
     Args:
-        variants: as `report.variants` returns them.
-        alpha_rows: as `report.alpha_rows` returns them.
+        variants: as `compare.variants` returns them.
+        alpha: as `compare.alpha_points` returns it.
         folder: where to.
+
+    Returns:
+        The set of the names of the files that were written.
     """
-    for number, (title, records) in enumerate(variants):
-        if len({record['hosts'] for record in records}) > 1:
-            _variant(title, records, os.path.join(folder, name_of(number)))
-    if alpha_rows:
-        _alpha(alpha_rows, os.path.join(folder, 'alpha.png'))
+    drawn = set()
+    for variant in variants:
+        if len([hosts for hosts in variant.hosts if variant.at(hosts)]) > 1:
+            _variant(variant, os.path.join(folder, variant.plot))
+            drawn.add(variant.plot)
+    lines = link_speed_lines(variants)
+    if lines:
+        _link_speed(lines, os.path.join(folder, LINK_SPEED))
+        drawn.add(LINK_SPEED)
+    if alpha:
+        _alpha(alpha, os.path.join(folder, ALPHA))
+        drawn.add(ALPHA)
+    return drawn
 
 
-def _variant(title, records, path):
-    figure, (speed, sent) = plt.subplots(1, 2, figsize=(11, 4.2))
-    good = [record for record in records if 'error' not in record]
-    for system in SYSTEMS:
-        mine = sorted(
-            (record for record in good if record['system'] == system),
-            key=lambda record: record['hosts'],
-        )
+def link_speed_lines(variants):
+    """Our fastest over the best of Horovod, at 8 hosts: a dict from work to `(speed, speed-up)`.
+
+    Only works with two link speeds or more; `None` is the speed of links that are not limited.
+    """
+    lines = {}
+    for variant in variants:
+        by_system = variant.at(8)
+        value = compare.speed_up(compare.our_fastest(by_system), compare.best_horovod(by_system))
+        if value:
+            cores = ', %g cores a host' % variant.cores if variant.cores else ''
+            lines.setdefault(variant.work + cores, []).append((variant.speed, value))
+    return {work: points for work, points in lines.items() if len(points) > 1}
+
+
+def _variant(variant, path):
+    figure, (speed, sent) = plt.subplots(1, 2, figsize=(12, 4.6))
+    hosts = [count for count in variant.hosts if variant.at(count)]
+    # What a line is drawn over is below: ours last.
+    for system in reversed(list(SYSTEMS)):
+        mine = [(n, variant.at(n)[system]) for n in hosts if system in variant.at(n)]
         if not mine:
             continue
         ours = SYSTEMS[system].title.startswith('keras-parallax')
-        style = dict(marker='o', linewidth=2.4 if ours else 1.2, label=SYSTEMS[system].title)
-        hosts = [record['hosts'] for record in mine]
-        speed.plot(hosts, [record['units_per_second'] for record in mine], **style)
-        sent.plot(hosts, [record['sent_bytes'] / 1e6 for record in mine], **style)
-    floors = sorted({(record['hosts'], record['floor_bytes'] / 1e6) for record in good})
-    sent.plot(*zip(*floors), 'k--', label='floor')
-    speed.set_ylabel(good[0]['unit'] + '/s' if good else '')
-    sent.set_ylabel('MB sent by a host in a step')
+        color, marker = LOOKS[system]
+        look = dict(
+            color=color,
+            marker=marker,
+            markersize=7 if ours else 5,
+            linewidth=3.2 if ours else 1.4,
+            linestyle='-' if ours else '--',
+            zorder=4 if ours else 3,
+            label=SYSTEMS[system].title,
+        )
+        speed.plot([n for n, _ in mine], [one['units_per_second'] for _, one in mine], **look)
+        far = [(n, one['sent_bytes'] / 1e6) for n, one in mine if n > 1]
+        if far:
+            sent.plot(*zip(*far), **look)
+    floors = sorted(
+        {(n, one['floor_bytes'] / 1e6) for n in hosts if n > 1 for one in variant.at(n).values()}
+    )
+    if floors:
+        sent.plot(*zip(*floors), color='k', linestyle=':', linewidth=1.6, label='floor', zorder=5)
+    unit = next(iter(variant.at(hosts[0]).values()))['unit']
+    speed.set_title('%s/s, all hosts together' % unit, fontsize=10)
+    sent.set_title('MB that a host sends in a step', fontsize=10)
     for axes in (speed, sent):
         axes.set_xlabel('hosts')
-        axes.set_xticks(sorted({record['hosts'] for record in good}))
-        axes.set_ylim(bottom=0)
+        axes.set_xscale('log', base=2)
+        axes.set_xticks(hosts)
+        axes.set_xticklabels(hosts)
+        axes.minorticks_off()
         axes.grid(alpha=0.3)
-    sent.legend(fontsize=8)
-    _save(figure, title, path)
+    # Whole tables are a hundred times the rows of a batch.
+    sent.set_yscale('log')
+    speed.set_ylim(bottom=0)
+    handles, labels = speed.get_legend_handles_labels()
+    handles += sent.get_legend_handles_labels()[0][-1:] if floors else []
+    labels += ['floor'] if floors else []
+    figure.legend(handles[::-1], labels[::-1], loc='center right', fontsize=9, frameon=False)
+    _save(figure, variant.title, path, right=0.78)
 
 
-def _alpha(rows, path):
-    figure, axes = plt.subplots(figsize=(6, 4))
-    axes.plot(*zip(*PAPER), 's--', color='gray', label='Parallax, 48 cards')
-    axes.plot(*zip(*rows), 'o-', linewidth=2.4, label='keras-parallax, 8 hosts')
+def _link_speed(lines, path):
+    figure, axes = plt.subplots(figsize=(9, 4.4))
+    speeds = sorted({speed for points in lines.values() for speed, _ in points}, key=_place)
+    for (work, points), (color, marker) in zip(sorted(lines.items()), WORKS):
+        points = sorted(points, key=lambda point: _place(point[0]))
+        places = [speeds.index(speed) for speed, _ in points]
+        values = [value for _, value in points]
+        axes.plot(places, values, color=color, marker=marker, linewidth=2.6, label=work)
+        for place, value in zip(places, values):
+            axes.annotate(
+                '%.1f' % value, (place, value), (0, 7), textcoords='offset points',
+                ha='center', fontsize=8, color=color,
+            )  # fmt: skip
+    axes.axhline(1, color='k', linewidth=1, linestyle=':')
+    axes.set_xticks(range(len(speeds)))
+    axes.set_xticklabels(['%g' % speed if speed else 'not limited' for speed in speeds])
+    axes.set_xlabel('link speed of a host, Mbit/s')
+    axes.set_ylim(bottom=0)
+    axes.margins(y=0.15)
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=9)
+    _save(figure, 'Our fastest over the best of Horovod, 8 hosts (dotted: as fast)', path)
+
+
+def _place(speed):
+    return speed or float('inf')
+
+
+def _alpha(points, path):
+    figure, axes = plt.subplots(figsize=(7, 4.2))
+    color, marker = LOOKS['hvd-allgather']
+    axes.plot(*zip(*PAPER), marker='s', linestyle='--', color=color, label='Parallax, 48 cards')
+    color, marker = LOOKS['hybrid']
+    axes.plot(
+        *zip(*points), marker=marker, color=color, linewidth=3.2, label='keras-parallax, 8 hosts'
+    )
     axes.set_xscale('log')
+    axes.set_xticks([alpha for alpha, _ in PAPER])
+    axes.set_xticklabels(['%g' % alpha for alpha, _ in PAPER])
+    axes.minorticks_off()
     axes.invert_xaxis()
     axes.set_ylim(bottom=0)
     axes.set_xlabel('α: share of the rows that a batch touches')
@@ -74,8 +167,8 @@ def _alpha(rows, path):
     _save(figure, 'Speed-up over α', path)
 
 
-def _save(figure, title, path):
-    figure.suptitle(title, fontsize=10)
-    figure.tight_layout(rect=(0, 0, 1, 0.95))
+def _save(figure, title, path, right=1.0):
+    figure.suptitle(title, fontsize=11)
+    figure.tight_layout(rect=(0, 0, right, 0.95))
     figure.savefig(path, dpi=110)
     plt.close(figure)

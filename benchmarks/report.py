@@ -1,25 +1,19 @@
 """Makes the Markdown report and its plots from records."""
 
+import glob
+import json
 import os
 import platform
 
+import compare
+import one_process
 import plots
 import psutil
-from suites import HOROVOD, OURS
+import startup
+import targets
 from systems import SYSTEMS
 from tabulate import tabulate
 
-#: Losses of systems that learn the same agree this well after the measured steps.
-LOSS_TOLERANCE = 0.002
-#: Systems of float32 and exact means: what the others' losses are compared with.
-EXACT = ('hvd-allgather', 'hvd-keras', 'tf', 'keras')
-TITLES = {
-    'lm': 'Language model',
-    'lm-corpus': "Language model, the demo's text",
-    'ctr': 'Clicks',
-    'dense': 'ResNet',
-    'smoke': 'Smoke test',
-}
 INTRODUCTION = """
 This page is generated: `make bench` takes the measurements and writes it, with the records in
 `results.json` beside it. `make bench BENCH_ARGS=--quick` takes fewer. One suite, or a part of one:
@@ -28,16 +22,26 @@ This page is generated: `make bench` takes the measurements and writes it, with 
 python benchmarks/run.py --suite lm --hosts 2,8 --bandwidth 20,200 --systems hybrid,hvd-allgather
 ```
 
-All hosts are network namespaces of **one machine**: {processor}, {cores} cores, {memory_gib} GiB,
-{system}, Python {python}. With more hosts than cores the workers share the cores, so that absolute
-times say little: compare systems within one table. Bytes are exact: the kernel counts them at each
+An interrupted run goes on with `--missing`. All hosts are network namespaces of **one machine**:
+{processor}, {cores} cores, {memory_gib} GiB, {system}, Python {python}; measured {days}.
+
+**Every host has the share of the processor that its heading names**: the kernel holds all that runs
+on it to that, in periods of 10 ms, and its links to their speed. 0.25 cores a host are the whole of
+a machine of 2 cores with 8 hosts, and leave most of it idle with 2, so that a host is the same
+machine in clusters of any size. Import, first broadcast and first step run without either limit.
+Where a heading names no share, hosts shared the cores as they came, and step times at different
+numbers of hosts do not compare. Links of 0.25 cores cannot be fast ones: what decides is the ratio
+of communication to computation, **Horovod's step / compute step** below, where a compute step is
+that of one worker alone on such a host. In Parallax's measurements on 48 cards it was {ratio}
+(2.7 s / 0.175 s); there the headline is taken. Bytes are exact: the kernel counts them at each
 host's interface, headers and acknowledgements included.
 
-- **Step**: the slowest rank's, quartiles over the measured steps, after warm-up.
+- **Step**: the slowest rank's, quartiles over the measured steps, after warm-up. 30 steps are
+  measured, or as many as take 40 s, but no fewer than 3; the column **steps** has their number.
 - **Floor**: each row that a host's batch names, pulled once and its gradient pushed once unless
   its shard is on that host, and a ring allreduce of the dense gradients; values of float32 only.
 - **CPU** of one worker and its server for a step; **peak**: the largest process's resident memory
-  in training; **first step**: from the start of `horovodrun`, over links without a limit.
+  in training; **first step**: from the start of `horovodrun`, without limits.
 - **Loss**: the mean over ranks in the last step that both the system and the reference took. All
   systems train the same model from the same weights on the same batches. More than {tolerance:.1%}
   apart is marked "differs": such a run does not count as faster.
@@ -95,143 +99,81 @@ def line(record):
     )
 
 
-def variants(records):
-    """The records by what they have in common but the system and the number of hosts.
-
-    Returns:
-        A list of pairs of a title and the list of its records, in a fixed order.
-    """
-    groups = {}
-    for record in records:
-        if record['suite'] == 'alpha':
-            continue
-        speed = record['bandwidth_mbit']
-        options = ', '.join('%s %s' % pair for pair in sorted(record['options'].items()))
-        title = '%s%s, %s%s' % (
-            TITLES[record['suite']],
-            ' (%s)' % options if options else '',
-            '%s Mbit/s' % speed if speed else 'links not limited',
-            ', %d workers a host' % record['workers_per_host']
-            if record['workers_per_host'] > 1
-            else '',
-        )
-        groups.setdefault(title, []).append(record)
-    return sorted(groups.items())
-
-
-def best_horovod(records):
-    """The fastest record of Horovod's among records of one variant and number of hosts."""
-    found = [record for record in records if record['system'] in HOROVOD and 'error' not in record]
-    return min(found, key=lambda record: record['step_seconds']) if found else None
-
-
-def learns_alike(record, reference):
-    """Whether two systems had the same loss in the last step that both took."""
-    last = min(len(record['losses']), len(reference['losses'])) - 1
-    one, other = record['losses'][last], reference['losses'][last]
-    return abs(one - other) <= LOSS_TOLERANCE * abs(other)
-
-
-def table(records):
-    """The Markdown table of a variant."""
+def table(variant):
+    """The Markdown table of a `compare.Variant`."""
     rows = []
+    order = list(SYSTEMS)
     for record in sorted(
-        records, key=lambda one: (one['hosts'], list(SYSTEMS).index(one['system']))
+        variant.records, key=lambda one: (one['hosts'], order.index(one['system']))
     ):
         name = SYSTEMS[record['system']].title
         if 'error' in record:
-            rows.append([record['hosts'], name, 'failed: ' + record['error']] + [''] * 8)
+            rows.append([record['hosts'], name, 'failed: ' + record['error']] + [''] * 10)
             continue
-        peers = [one for one in records if one['hosts'] == record['hosts']]
-        horovod = best_horovod(peers)
-        exact = [one for one in peers if one['system'] in EXACT and 'error' not in one]
-        reference = exact[0] if exact else record
-        last = min(len(record['losses']), len(reference['losses'])) - 1
+        by_system = variant.at(record['hosts'])
+        alike = compare.learns_alike(record, compare.reference(by_system) or record)
+        speed_up = compare.speed_up(record, compare.best_horovod(by_system))
+        quartiles = [record['step_seconds' + end] for end in ('_quarter', '', '_three_quarters')]
         rows.append(
             [
                 record['hosts'],
                 name,
-                '%s' % _short(record['units_per_second']),
-                '%.3g .. %.3g .. %.3g'
-                % (
-                    record['step_seconds_quarter'],
-                    record['step_seconds'],
-                    record['step_seconds_three_quarters'],
-                ),
-                '%.2fx' % (horovod['step_seconds'] / record['step_seconds']) if horovod else '',
+                '{:,.0f}'.format(record['units_per_second']),
+                '%.3g .. %.3g .. %.3g' % tuple(quartiles),
+                record['steps'],
+                '%.2fx' % speed_up if speed_up else '',
                 '%.2f' % (record['sent_bytes'] / 1e6),
                 '%.2f' % (record['received_bytes'] / 1e6),
-                '%.2fx' % (record['sent_bytes'] / record['floor_bytes'])
-                if record['hosts'] > 1
-                else '',
+                '%.2fx' % compare.over_floor(record) if record['hosts'] > 1 else '',
                 '%.2f' % record['cpu_seconds'],
                 '%.0f' % record['peak_mib'],
                 '%.1f' % record['first_step_seconds'],
-                '%.4f%s'
-                % (record['losses'][last], '' if learns_alike(record, reference) else ' (differs)'),
+                '%.4f%s' % (_last_loss(record, by_system), '' if alike else ' (differs)'),
             ]
         )
-    unit = next((one['unit'] for one in records if 'unit' in one), 'units')
+    unit = next((one['unit'] for one in variant.records if 'unit' in one), 'units')
     headers = [
-        'hosts', 'system', unit + '/s', 'step, s: quartiles', 'speed / best Horovod',
+        'hosts', 'system', unit + '/s', 'step, s: quartiles', 'steps', 'speed / best Horovod',
         'sent, MB', 'received, MB', 'sent / floor', 'CPU, s', 'peak, MiB', 'first step, s', 'loss',
     ]  # fmt: skip
+    return _markdown(rows, headers)
+
+
+def _last_loss(record, by_system):
+    """A record's loss in the last step that the reference took too."""
+    other = compare.reference(by_system) or record
+    return record['losses'][min(len(record['losses']), len(other['losses'])) - 1]
+
+
+def _markdown(rows, headers):
     return tabulate(rows, headers, tablefmt='pipe', disable_numparse=True)
 
 
-def alpha_rows(records):
-    """`(α, speed-up of hybrid over Horovod's allgather)` of each length, from α = 1 down."""
-    by_length = {}
-    for record in records:
-        if record['suite'] == 'alpha' and 'error' not in record:
-            by_length.setdefault(record['options']['length'], {})[record['system']] = record
-    return [
-        (pair['hybrid']['alpha'], pair['hvd-allgather']['step_seconds']
-         / pair['hybrid']['step_seconds'])
-        for _, pair in sorted(by_length.items(), reverse=True)
-        if {'hybrid', 'hvd-allgather'} <= set(pair)
-    ]  # fmt: skip
+def published(folder, name):
+    """What a benchmark without a cluster has left in a folder, or `None`."""
+    path = os.path.join(folder, name + '.json')
+    if not os.path.exists(path):
+        return None
+    with open(path) as file:
+        return json.load(file)
 
 
-def targets(records):
-    """What came out for each target that the records can tell about: rows of a table."""
-    rows = []
-    for title, group in variants(records):
-        for hosts in sorted({record['hosts'] for record in group}):
-            by_system = {
-                record['system']: record
-                for record in group
-                if record['hosts'] == hosts and 'error' not in record
-            }
-            reference = next((by_system[name] for name in EXACT if name in by_system), None)
-            ours = [
-                one
-                for name, one in by_system.items()
-                if name in OURS and (reference is None or learns_alike(one, reference))
+def alone_sections(found):
+    """The sections of the benchmarks without a cluster: a list of Markdown paragraphs."""
+    parts = []
+    for name, title, module in (
+        ('one_process', 'One process, a table of 793471x512', one_process),
+        ('startup', 'Start-up, a model with 30 tables', startup),
+    ):
+        if found[name]:
+            about = found[name]['machine']
+            parts += [
+                '## ' + title,
+                'Without limits, on %s with %d cores, %s. `python benchmarks/%s.py`'
+                % (about['processor'], about['cores'], found[name]['date'], name),
+                module.table(found[name]['results']),
             ]
-            if not ours or hosts == 1:
-                continue
-            fastest = min(ours, key=lambda one: one['step_seconds'])
-            horovod = best_horovod(by_system.values())
-            row = [title, hosts, SYSTEMS[fastest['system']].title]
-            for other in (horovod, by_system.get('tf-ps')):
-                row.append(
-                    '%.2fx' % (other['step_seconds'] / fastest['step_seconds']) if other else ''
-                )
-            hybrid = by_system.get('hybrid')
-            row.append('%.2fx' % (hybrid['sent_bytes'] / hybrid['floor_bytes']) if hybrid else '')
-            two = [one for one in group if one['hosts'] == 2 and one['system'] == 'hybrid']
-            row.append(
-                '%.2fx' % (hybrid['step_seconds'] / two[0]['step_seconds'])
-                if hosts == 8 and hybrid and two and 'error' not in two[0]
-                else ''
-            )
-            rows.append(row)
-    headers = [
-        'work', 'hosts', 'our fastest', 'speed / best Horovod', "speed / TensorFlow's servers",
-        'hybrid: sent / floor', 'hybrid: step at 8 hosts / at 2',
-    ]  # fmt: skip
-    return tabulate(rows, headers, tablefmt='pipe', disable_numparse=True)
+    return parts
 
 
 def how_busy(records, cores):
@@ -253,32 +195,47 @@ def write(records, folder):
         records: a list of records.
         folder: where to.
     """
-    plots.draw(variants(records), alpha_rows(records), folder)
+    variants, alpha = compare.variants(records), compare.alpha_points(records)
+    for old in glob.glob(os.path.join(folder, 'plot-*.png')):
+        os.remove(old)
+    drawn = plots.draw(variants, alpha, folder)
+    alone = {name: published(folder, name) for name in ('one_process', 'startup')}
+    results = {name: content['results'] for name, content in alone.items() if content}
     info = machine()
     parts = [
         '# Benchmarks',
-        INTRODUCTION.format(tolerance=LOSS_TOLERANCE, **info),
+        INTRODUCTION.format(
+            tolerance=compare.LOSS_TOLERANCE, ratio=targets.PAPER_RATIO, days=days(records), **info
+        ),
         how_busy(records, info['cores']),
+        '## Targets',
+        _markdown(targets.rows(variants, results), targets.HEADERS),
         '## In short',
-        targets(records),
+        _markdown(targets.short_rows(variants), targets.SHORT_HEADERS),
     ]
-    if alpha_rows(records):
-        measured = ['%.2f: %.2f' % pair for pair in alpha_rows(records)]
+    if plots.LINK_SPEED in drawn:
+        parts.append('![speed-up over link speed](%s)' % plots.LINK_SPEED)
+    if alpha:
+        measured = ['%.2f: %.2f' % point for point in alpha]
         parts += [
             '## Speed-up over α',
             'Hybrid against Horovod (sparse allgather), 8 hosts. Measured, α: speed-up: %s. '
             'Parallax published 2.04, 2.33, 2.43, 2.89, 3.02, 3.03, 3.42 for α = 1.0, .52, .28, '
             '.16, .10, .07, .04.' % ', '.join(measured),
-            '![speed-up over α](alpha.png)',
+            '![speed-up over α](%s)' % plots.ALPHA,
         ]
-    for number, (title, group) in enumerate(variants(records)):
-        parts += ['## ' + title, table(group)]
-        if len({record['hosts'] for record in group}) > 1:
-            parts.append('![%s](%s)' % (title, plots.name_of(number)))
-    parts.append(WHERE_NOT)
+    for variant in variants:
+        parts += ['## ' + variant.title, table(variant)]
+        if variant.plot in drawn:
+            parts.append('![%s](%s)' % (variant.title, variant.plot))
+    parts += alone_sections(alone) + [WHERE_NOT]
     with open(os.path.join(folder, 'index.md'), 'w') as file:
-        file.write('\n\n'.join(part.strip() for part in parts) + '\n')
+        file.write('\n\n'.join(part.strip() for part in parts if part.strip()) + '\n')
 
 
-def _short(number):
-    return '{:,.0f}'.format(number)
+def days(records):
+    """When records were taken, as text."""
+    found = sorted({record['date'] for record in records if 'date' in record})
+    if not found:
+        return 'on an unknown day'
+    return found[0] if len(found) == 1 else '%s to %s' % (found[0], found[-1])

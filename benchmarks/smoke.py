@@ -3,6 +3,7 @@
 import sys
 import tempfile
 
+import compare
 import measure
 import report
 import suites
@@ -24,7 +25,7 @@ def problems(records):
     by_system = {record['system']: record for record in records}
     hybrid, allgather = by_system['hybrid'], by_system['hvd-allgather']
     for system in ('hybrid', 'allreduce'):
-        if not report.learns_alike(by_system[system], allgather):
+        if not compare.learns_alike(by_system[system], allgather):
             found.append(
                 "%s learns differently: its last loss is %r, and Horovod's is %r."
                 % (system, by_system[system]['losses'][-1], allgather['losses'][-1])
@@ -44,8 +45,8 @@ def problems(records):
 
 
 def main():
-    cases = suites.cases('smoke', hosts=(2,), steps=10)
-    records = measure.measure_all(cases, 200, lambda record: print(report.line(record), flush=True))
+    cases = suites.cases('smoke', steps=10)
+    records = measure.measure_all(cases, lambda record: print(report.line(record), flush=True))
     with tempfile.TemporaryDirectory() as folder:
         report.write(records, folder)
     wrong = problems(records)

@@ -1,22 +1,37 @@
 """What our Python adds to start-up and compile, on a model with 30 tables.
 
 Times the import, the strategy, building and compiling the model, and everything up to the end of
-the first step, for plain Keras in one process and for ours; under `horovodrun -np 2` for ours with
-two workers (ours only). Rank 0 prints a line of JSON.
+the second step: plain Keras and ours in one process, Horovod and ours with two workers. The systems
+take turns. With `--out`, a folder, what came out is kept there.
 
-    python benchmarks/startup.py --system keras
-    python benchmarks/startup.py --system ours
+    python benchmarks/startup.py
     horovodrun -np 2 -H localhost:2 python benchmarks/startup.py --system ours
-    horovodrun -np 2 -H localhost:2 python benchmarks/startup.py --system horovod
 """
 
 import contextlib
 import json
+import os
+import statistics
+import subprocess
+import sys
 import time
 
 import click
 import numpy as np
+from tabulate import tabulate
 
+#: What is started: title to system and number of workers.
+STARTS = {
+    'Keras': ('keras', 1),
+    'keras-parallax': ('ours', 1),
+    'horovod.keras, 2 workers': ('horovod', 2),
+    'keras-parallax, 2 workers': ('ours', 2),
+}
+#: What ours is compared with.
+AGAINST = {
+    'keras-parallax': 'Keras',
+    'keras-parallax, 2 workers': 'horovod.keras, 2 workers',
+}
 TABLES, ROWS, WIDTH, BATCH = 30, 1000, 16, 32
 
 
@@ -49,9 +64,63 @@ def build(keras):
     return keras.models.Model(ids, output)
 
 
+def run(system, workers):
+    """Starts a system in processes of its own; returns what its rank 0 prints."""
+    command = [sys.executable, os.path.abspath(__file__), '--system', system]
+    if workers > 1:
+        launcher = os.path.join(os.path.dirname(sys.executable), 'horovodrun')
+        command = [
+            launcher, '--gloo', '-np', str(workers), '-H', 'localhost:%d' % workers,
+        ] + command  # fmt: skip
+    environ = dict(os.environ, TF_CPP_MIN_LOG_LEVEL='2')
+    output = subprocess.check_output(command, env=environ, stderr=subprocess.DEVNULL)
+    # horovodrun puts the rank in front of each line.
+    line = next(line for line in output.decode().splitlines() if '{"system"' in line)
+    return json.loads(line[line.index('{') :])
+
+
+def added(results, name, key='seconds'):
+    """What ours adds to the system it is compared with, on the median over rounds."""
+    return middle(results[name], key) - middle(results[AGAINST[name]], key)
+
+
+def middle(rounds, key):
+    """The median of a total over rounds."""
+    return statistics.median(one['total'][key] for one in rounds)
+
+
+def table(results):
+    """The Markdown table of a dict from titles to a list of what each round measured."""
+    rows = [
+        [name, '%.2f' % middle(rounds, 'seconds'), '%.2f' % middle(rounds, 'cpu_seconds')]
+        + (['%+.2f' % added(results, name)] if name in AGAINST else [''])
+        for name, rounds in results.items()
+    ]
+    headers = ['system', 'start to second step, s', 'CPU, s', 'ours adds, s']
+    return tabulate(rows, headers, tablefmt='pipe', disable_numparse=True)
+
+
 @click.command()
-@click.option('--system', type=click.Choice(['keras', 'horovod', 'ours']), required=True)
-def main(system):
+@click.option('--system', type=click.Choice(['keras', 'horovod', 'ours']), help='Time one, here.')
+@click.option('--rounds', default=5, show_default=True, help='How often each system has its turn.')
+@click.option('--out', help='Folder that keeps the results, for the report.')
+def main(system, rounds, out):
+    """Prints how long each system takes to start."""
+    if system:
+        start(system)
+        return
+    found = {name: [] for name in STARTS}
+    for _ in range(rounds):
+        for name, (chosen, workers) in STARTS.items():
+            found[name].append(run(chosen, workers))
+    print(table(found))
+    if out:
+        import results
+
+        results.publish(out, 'startup', found)
+
+
+def start(system):
     """Starts one model and prints how long each part took."""
     import keras
 

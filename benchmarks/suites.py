@@ -1,30 +1,54 @@
 """Which measurements are taken: pure functions from a choice to a list of cases."""
 
-#: Systems that bring whole tables into motion; a few steps of them are enough to wait for.
-SLOW = ('keras', 'hvd-keras', 'hvd-dense')
+import itertools
+
 ALONE = ('keras', 'tf')
 HOROVOD = ('hvd-keras', 'hvd-allgather', 'hvd-dense')
 PEERS = HOROVOD + ('tf-ps',)
 OURS = ('hybrid', 'hybrid-fp16', 'allreduce', 'ps')
+#: Cores of each host in what is published: 8 hosts are all of a machine of two, and a host is the
+#: same machine in clusters of any size.
+CORES_PER_HOST = 0.25
+#: Steps before those that are measured, where they are short.
+WARMUP = 5
+#: Link speeds, Mbit/s; `None` leaves the links as fast as the machine is.
+BANDWIDTHS = (None, 1000, 200)
 #: Lengths of Parallax's sentences, from α = 1 down.
 ALPHA_LENGTHS = (120, 60, 30, 15, 8, 4, 1)
 
-#: Name of a suite to what it trains, and on what.
+#: Name of a suite to what it trains, and on what: on all `hosts` and `bandwidths` by default.
 SUITES = {
-    'lm': dict(work='lm', variants=[{}], systems=ALONE + PEERS + OURS),
+    'lm': dict(
+        work='lm',
+        variants=[{}],
+        systems=ALONE + PEERS + OURS,
+        # At the first, Horovod's step is about as many compute steps as in the paper: 15.
+        bandwidths=(40,) + BANDWIDTHS,
+    ),
     'lm-corpus': dict(
-        work='lm', variants=[{'words': 'corpus'}], systems=('hvd-allgather', 'tf-ps', 'hybrid')
+        work='lm',
+        variants=[{'words': 'corpus'}],
+        systems=('hvd-allgather', 'tf-ps', 'hybrid'),
+        hosts=(2, 8),
+        bandwidths=(200,),
     ),
     'ctr': dict(
+        work='ctr', variants=[{'kind': 'deepfm', 'width': 64}], systems=ALONE + PEERS + OURS
+    ),
+    # The other models and widths, where that tells most.
+    'ctr-more': dict(
         work='ctr',
         variants=[
             {'kind': kind, 'width': width}
-            for kind in ('deepfm', 'wide_deep')
-            for width in (9, 64)
+            for kind, width in (('wide_deep', 64), ('deepfm', 9), ('wide_deep', 9))
         ],
-        systems=ALONE + PEERS + OURS,
+        systems=('tf', 'hvd-allgather', 'tf-ps', 'hybrid', 'hybrid-fp16'),
+        hosts=(1, 2, 8),
+        bandwidths=(200,),
     ),
-    'dense': dict(work='dense', variants=[{}], systems=('hvd-keras', 'hvd-allgather', 'hybrid')),
+    'dense': dict(
+        work='dense', variants=[{}], systems=('tf', 'hvd-keras', 'hvd-allgather', 'hybrid')
+    ),
     # For `smoke.py`: small, and rows wide enough for headers not to matter.
     'smoke': dict(
         work='lm',
@@ -33,20 +57,31 @@ SUITES = {
         ],
         systems=('hvd-allgather', 'tf-ps', 'hybrid', 'allreduce'),
         hosts=(2,),
+        bandwidths=(200,),
     ),
     'alpha': dict(
         work='alpha',
         variants=[{'length': length} for length in ALPHA_LENGTHS],
         systems=('hvd-allgather', 'hybrid'),
         hosts=(8,),
+        bandwidths=(200,),
     ),
-}  # fmt: skip
+}
 
 #: What `make bench` measures when it is not told otherwise.
-PUBLISHED = ('lm', 'lm-corpus', 'ctr', 'dense', 'alpha')
+PUBLISHED = ('lm', 'ctr', 'dense', 'alpha', 'lm-corpus', 'ctr-more')
 
 
-def cases(suite, hosts=(1, 2, 4, 8), systems=None, workers_per_host=1, steps=20, variants=None):
+def cases(
+    suite,
+    hosts=(1, 2, 4, 8),
+    systems=None,
+    workers_per_host=1,
+    steps=20,
+    variants=None,
+    bandwidths=None,
+    cores_per_host=None,
+):
     """The measurements of a suite.
 
     Args:
@@ -54,33 +89,40 @@ def cases(suite, hosts=(1, 2, 4, 8), systems=None, workers_per_host=1, steps=20,
         hosts: numbers of hosts.
         systems: names of systems; by default the suite's.
         workers_per_host: number of workers on each host.
-        steps: number of steps that are measured.
+        steps: number of steps that are measured, where they are short.
         variants: a list of options of the work; by default the suite's.
+        bandwidths: link speeds in Mbit/s, `None` for no limit; by default the suite's.
+        cores_per_host: what a host has of the processor; `None` for no limit.
 
     Returns:
         A list of dicts, as `measure.measure` takes them. A system for one process comes with one
-        host only, and systems that need others do not come with one, except `hybrid`.
+        host only, and systems that need others do not come with one, except `hybrid`. What sends
+        nothing comes once, whatever the link speeds.
     """
     chosen = SUITES[suite]
     found = []
-    for options in variants if variants is not None else chosen['variants']:
-        for count in [n for n in hosts if n in chosen.get('hosts', hosts)]:
-            for system in systems or chosen['systems']:
-                alone = count * workers_per_host == 1
-                if alone != (system in ALONE) and not (alone and system == 'hybrid'):
-                    continue
-                slow = system in SLOW
-                found.append(
-                    dict(
-                        suite=suite,
-                        work=chosen['work'],
-                        options=options,
-                        system=system,
-                        hosts=count,
-                        workers_per_host=workers_per_host,
-                        warmup=2 if slow else 5,
-                        steps=min(steps, 5) if slow else steps,
-                        threads=1,
-                    )
-                )
+    for options, speed, count, system in itertools.product(
+        chosen['variants'] if variants is None else variants,
+        bandwidths or chosen.get('bandwidths', BANDWIDTHS),
+        [n for n in hosts if n in chosen.get('hosts', hosts)],
+        systems or chosen['systems'],
+    ):
+        alone = count * workers_per_host == 1
+        if alone != (system in ALONE) and not (alone and system == 'hybrid'):
+            continue
+        case = dict(
+            suite=suite,
+            work=chosen['work'],
+            options=options,
+            system=system,
+            hosts=count,
+            workers_per_host=workers_per_host,
+            bandwidth_mbit=None if alone else speed,
+            cores_per_host=cores_per_host,
+            warmup=WARMUP,
+            steps=steps,
+            threads=1,
+        )
+        if case not in found:
+            found.append(case)
     return found

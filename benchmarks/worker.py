@@ -13,6 +13,7 @@ import horovod.tensorflow as hvd
 import models
 import numpy as np
 import psutil
+import schedule
 import systems
 
 from keras_parallax.collectives import Gatherer
@@ -62,7 +63,7 @@ def forget_peaks():
 
 
 def wait_for_network(path, rank):
-    """Says that the first step is done, and waits until the links have their speed."""
+    """Says that the first step is done, and waits until links and hosts have their speed."""
     if rank == 0:
         open(path + '.started', 'w').close()
         while not os.path.exists(path + '.shaped'):
@@ -78,15 +79,21 @@ def measure(spec, path):
     system = systems.SYSTEMS[spec['system']]
     place = systems.Place(rank, size, gather)
     step = system.build(work, place, spec['threads'])
-    total = spec['warmup'] + spec['steps']
+    warmup, steps = spec['warmup'], spec['steps']
     losses, seconds, first = [], [], None
-    for number, (inputs, target) in enumerate(work.batches(rank, total)):
-        if number == spec['warmup']:
+    for number, (inputs, target) in enumerate(work.batches(rank, warmup + steps)):
+        # Both numbers are settled before bytes are counted, by the rank whose step took longest.
+        if number == schedule.SHORTEST_WARMUP:
+            warmup = schedule.warmup(warmup, max(gather(seconds[-1])))
+        if number == warmup:
+            steps = schedule.steps(steps, max(gather(seconds[-1])))
             start_peak = peak_mib()
             forget_peaks()
             gather(None)
             before, cpu = counters(), cpu_seconds()
             gather(None)
+        if number == warmup + steps:
+            break
         start = time.perf_counter()
         losses.append(step(inputs, target))
         seconds.append(time.perf_counter() - start)
@@ -101,11 +108,13 @@ def measure(spec, path):
     seen = {
         'rank': rank,
         'local_rank': hvd.local_rank(),
+        'warmup': warmup,
+        'steps': steps,
         'losses': losses,
-        'seconds': seconds[spec['warmup'] :],
-        'sent': (after[0] - before[0]) / spec['steps'],
-        'received': (after[1] - before[1]) / spec['steps'],
-        'cpu_seconds': (cpu_seconds() - cpu) / spec['steps'],
+        'seconds': seconds[warmup:],
+        'sent': (after[0] - before[0]) / steps,
+        'received': (after[1] - before[1]) / steps,
+        'cpu_seconds': (cpu_seconds() - cpu) / steps,
         'peak_mib': peak_mib(),
         'start_peak_mib': start_peak,
         'first_step_seconds': first - spec['started'],

@@ -1,0 +1,23 @@
+"""How many steps a measurement takes, from how long they are: pure functions."""
+
+#: Measuring takes about that long, if the fewest steps do not take longer.
+BUDGET_SECONDS = 40
+#: A measurement has no fewer steps than that, however long they are.
+FEWEST_STEPS = 3
+#: After the step in which the links get their speed, one more warms up where steps are long.
+SHORTEST_WARMUP = 2
+
+
+def warmup(most, step_seconds):
+    """How many steps come before those that are measured.
+
+    Args:
+        most: so many where steps are short.
+        step_seconds: what a step takes.
+    """
+    return most if most * step_seconds <= BUDGET_SECONDS / 4 else min(most, SHORTEST_WARMUP)
+
+
+def steps(most, step_seconds):
+    """How many steps are measured; as `warmup`."""
+    return min(most, max(FEWEST_STEPS, int(BUDGET_SECONDS / step_seconds)))

@@ -1,0 +1,25 @@
+"""A mark of the sources that a measurement was taken with."""
+
+import glob
+import hashlib
+import os
+
+import keras_parallax
+
+#: Files of this folder that decide what is measured; the others choose, judge and report.
+MEASURING = (
+    'data', 'floor', 'measure', 'models', 'schedule', 'systems', 'tf_ps', 'worker',
+)  # fmt: skip
+
+
+def fingerprint():
+    """A text that changes with the package or with what is measured."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    files = [os.path.join(here, name + '.py') for name in MEASURING]
+    package = os.path.dirname(keras_parallax.__file__)
+    files += sorted(glob.glob(os.path.join(package, '**', '*.py'), recursive=True))
+    found = hashlib.sha256()
+    for path in files:
+        with open(path, 'rb') as file:
+            found.update(os.path.basename(path).encode() + b'\0' + file.read())
+    return found.hexdigest()[:12]
