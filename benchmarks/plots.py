@@ -7,6 +7,7 @@ import matplotlib
 
 matplotlib.use('Agg')
 import matplotlib.pyplot as plt  # noqa: E402
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator  # noqa: E402
 from systems import SYSTEMS  # noqa: E402
 
 LINK_SPEED, ALPHA = 'plot-link-speed.png', 'plot-alpha.png'
@@ -110,6 +111,9 @@ def _variant(variant, path):
         axes.grid(alpha=0.3)
     # Whole tables are a hundred times the rows of a batch.
     sent.set_yscale('log')
+    sent.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    sent.yaxis.set_major_formatter(FuncFormatter(lambda value, _: '%g' % value))
+    sent.yaxis.set_minor_locator(NullLocator())
     speed.set_ylim(bottom=0)
     handles, labels = speed.get_legend_handles_labels()
     handles += sent.get_legend_handles_labels()[0][-1:] if floors else []

@@ -229,7 +229,7 @@ def write(records, folder):
         if variant.plot in drawn:
             parts.append('![%s](%s)' % (variant.title, variant.plot))
     parts += alone_sections(alone) + [WHERE_NOT]
-    with open(os.path.join(folder, 'index.md'), 'w') as file:
+    with open(os.path.join(folder, 'index.md'), 'w', encoding='utf-8') as file:
         file.write('\n\n'.join(part.strip() for part in parts if part.strip()) + '\n')
 
 

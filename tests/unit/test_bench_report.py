@@ -6,17 +6,48 @@ import sys
 import pytest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..', '..', 'benchmarks'))
+import compare  # noqa: E402
+import plots  # noqa: E402
 import report  # noqa: E402
+import results  # noqa: E402
+import schedule  # noqa: E402
 import smoke  # noqa: E402
 import suites  # noqa: E402
+import targets  # noqa: E402
 
 
-def record(system, losses=(3.0, 2.0), seconds=1.0, sent=100.0, floor=100.0, hosts=2):
+def record(
+    system, losses=(3.0, 2.0), seconds=1.0, sent=100.0, floor=100.0, hosts=2, suite='smoke',
+    speed=200, cores=0.25, options=None,
+):  # fmt: skip
     return dict(
-        suite='smoke', options={}, system=system, hosts=hosts, workers_per_host=1,
-        bandwidth_mbit=200, losses=list(losses), step_seconds=seconds, sent_bytes=sent,
-        floor_bytes=floor, load=2.0,
+        suite=suite, options=options or {}, system=system, hosts=hosts, workers_per_host=1,
+        bandwidth_mbit=None if hosts == 1 else speed, cores_per_host=cores, losses=list(losses),
+        step_seconds=seconds, step_seconds_quarter=seconds, step_seconds_three_quarters=seconds,
+        sent_bytes=sent, received_bytes=sent, floor_bytes=floor, load=2.0, unit='words', steps=3,
+        units_per_second=100 * hosts / seconds, cpu_seconds=0.1, peak_mib=100.0, alpha=0.5,
+        first_step_seconds=1.0,
     )  # fmt: skip
+
+
+def language_records(speed=40, horovod=15.0):
+    """Records at 1, 2 and 8 hosts; a compute step takes a second."""
+    return [
+        record('tf', suite='lm', hosts=1, seconds=1.0, speed=speed),
+        record('hvd-allgather', suite='lm', hosts=2, seconds=3.0, speed=speed),
+        record('hybrid', suite='lm', hosts=2, seconds=2.0, speed=speed),
+        record('hvd-keras', suite='lm', hosts=8, seconds=100.0, speed=speed),
+        record('hvd-allgather', suite='lm', hosts=8, seconds=horovod, speed=speed),
+        record('tf-ps', suite='lm', hosts=8, seconds=6.0, speed=speed),
+        record('hybrid', suite='lm', hosts=8, seconds=2.5, sent=105.0, speed=speed),
+    ]
+
+
+def measured(records, what, alone=None):
+    """The columns of what was measured, and whether a target is met."""
+    rows = targets.rows(compare.variants(records), alone or {})
+    (row,) = [row for row in rows if what in row[0]]
+    return row[2], row[3]
 
 
 def smoke_records(**changes):
@@ -48,9 +79,139 @@ def test_the_smoke_test_refuses_what_is_wrong(wrong):
 
 
 def test_a_faster_run_that_learns_differently_does_not_count():
-    records = smoke_records(hybrid=record('hybrid', seconds=0.1, losses=(3.0, 2.1)))
-    assert '10.00x' not in report.targets(records)
-    assert '10.00x' in report.targets(smoke_records(hybrid=record('hybrid', seconds=0.1)))
+    def short(seconds, losses):
+        records = smoke_records(hybrid=record('hybrid', seconds=seconds, losses=losses))
+        return str(targets.short_rows(compare.variants(records)))
+
+    assert '10.00x' not in short(0.1, (3.0, 2.1))
+    assert '10.00x' in short(0.1, (3.0, 2.0))
+
+
+def test_one_process_belongs_to_every_link_speed_and_other_shares_to_none():
+    other = record('hybrid', suite='lm', hosts=8, cores=None)
+    records = language_records(40) + language_records(200)[1:] + [other]
+    found = {variant.title: variant for variant in compare.variants(records)}
+    assert list(found) == [
+        'Language model, 200 Mbit/s',
+        'Language model, 40 Mbit/s, 0.25 cores a host',
+        'Language model, 200 Mbit/s, 0.25 cores a host',
+    ]
+    hosts = [variant.hosts for variant in found.values()]
+    assert hosts == [[8], [1, 2, 8], [1, 2, 8]]
+    assert len({variant.plot for variant in found.values()}) == 3
+
+
+def test_one_process_alone_makes_a_variant_of_its_own():
+    (variant,) = compare.variants(language_records()[:1])
+    assert variant.hosts == [1] and targets.short_rows([variant]) == []
+
+
+def test_the_headline_is_taken_where_the_ratio_is_the_papers():
+    records = language_records(40, 16.0) + language_records(200, 5.0)
+    shown, verdict = measured(records, "at the paper's ratio")
+    assert shown == '6.40x (40 Mbit/s, ratio 16.0)' and verdict == 'yes'
+    assert measured(records, "the same / TensorFlow's") == (
+        '2.40x (40 Mbit/s, ratio 16.0)', 'no',
+    )  # fmt: skip
+
+
+def test_a_ratio_far_from_the_papers_is_named():
+    assert "not the paper's 15" in measured(language_records(20, 33.0), "paper's ratio")[0]
+
+
+def test_without_a_compute_step_there_is_no_headline():
+    assert measured(language_records()[1:], "paper's ratio") == ('', 'not measured')
+
+
+def test_growth_is_told_for_each_link_speed_and_may_be_met_in_part():
+    slow = language_records(20)
+    slow[-1]['step_seconds'] = 4.0
+    shown, verdict = measured(language_records(40) + slow[1:], 'our step at 8 hosts / at 2')
+    assert shown == '2.00x (20 Mbit/s); 1.25x (40 Mbit/s)' and verdict == 'in part'
+
+
+def test_bytes_over_the_floor_are_told_where_they_are_most():
+    shown, verdict = measured(language_records(), 'bytes sent / floor')
+    assert shown == '1.05x (Language model, 40 Mbit/s, 0.25 cores a host, 8 hosts)'
+    assert verdict == 'yes'
+
+
+def test_what_needs_no_cluster_is_judged_too():
+    alone = {
+        'one_process': {
+            'raw TensorFlow': [{'step_ms': 10, 'peak_gib': 2.0}] * 3,
+            'keras-parallax (keras)': [{'step_ms': 13, 'peak_gib': 2.1}] * 3,
+        },
+        'startup': {
+            name: [{'total': {'seconds': seconds, 'cpu_seconds': 1.0}}]
+            for name, seconds in (
+                ('Keras', 1.0), ('keras-parallax', 2.0),
+                ('horovod.keras, 2 workers', 2.0), ('keras-parallax, 2 workers', 5.5),
+            )
+        },
+    }  # fmt: skip
+    assert measured([], 'time / raw', alone) == ('1.30x (keras-parallax (keras))', 'no')
+    assert measured([], 'memory / raw', alone) == ('1.05x (keras-parallax (keras))', 'yes')
+    assert measured([], 'Start-up', alone)[1] == 'in part'
+    assert measured([], 'Start-up') == ('', 'not measured')
+
+
+def test_speed_ups_over_alpha_begin_at_one_and_need_both_systems():
+    records = [
+        dict(record(system, suite='alpha', hosts=8, seconds=seconds, options={'length': length}),
+             alpha=alpha)
+        for length, alpha, system, seconds in (
+            (4, 0.04, 'hybrid', 1.0), (4, 0.04, 'hvd-allgather', 3.0),
+            (120, 1.0, 'hybrid', 2.0), (120, 1.0, 'hvd-allgather', 4.0),
+            (1, 0.01, 'hybrid', 1.0),
+        )
+    ]  # fmt: skip
+    assert compare.alpha_points(records) == [(1.0, 2.0), (0.04, 3.0)]
+
+
+def test_the_line_over_link_speeds_needs_two_of_them():
+    assert plots.link_speed_lines(compare.variants(language_records())) == {}
+    records = language_records(40) + language_records(200, 5.0)[1:]
+    lines = plots.link_speed_lines(compare.variants(records))
+    assert lines == {'Language model, 0.25 cores a host': [(40, 6.0), (200, 2.0)]}
+
+
+def test_the_report_is_written_with_failures_and_without_what_is_missing(tmp_path):
+    failed = {key: record('ps', suite='lm', hosts=8, speed=40)[key] for key in results.CASE}
+    failed.update(error='did not end within 900 s', load=1.0)
+    (tmp_path / 'plot-old.png').write_text('old')
+    report.write(language_records() + [failed], str(tmp_path))
+    written = (tmp_path / 'index.md').read_text(encoding='utf-8')
+    assert 'failed: did not end within 900 s' in written and 'Start-up, a model' not in written
+    pictures = {path.name for path in tmp_path.glob('*.png')}
+    assert pictures == {'plot-language-model-40-mbit-s-0-25-cores-a-host.png'}
+    assert all(picture in written for picture in pictures)
+
+
+def test_long_steps_are_measured_a_few_times_only():
+    assert [schedule.steps(30, seconds) for seconds in (0.1, 2.0, 60.0)] == [30, 20, 3]
+    assert [schedule.warmup(5, seconds) for seconds in (0.1, 2.0, 60.0)] == [5, 5, 2]
+    assert schedule.steps(2, 60.0) == 2
+
+
+def test_a_case_is_missing_until_it_was_measured_with_these_sources(tmp_path):
+    kept = results.Results(str(tmp_path))
+    one = record('hybrid')
+    assert not kept.has(one)
+    kept.add(one)
+    kept = results.Results(str(tmp_path))
+    assert kept.has(one) and not kept.has(dict(one, cores_per_host=None))
+    kept.add(dict(one, step_seconds=9.0))
+    assert len(kept.records) == 1
+    kept.records[0]['sources'] = 'others'
+    assert not kept.has(one)
+
+
+def test_what_sends_nothing_is_measured_once_whatever_the_link_speeds():
+    found = suites.cases('lm', hosts=(1, 2), systems=('tf', 'hybrid'), bandwidths=(200, None))
+    assert [(case['system'], case['hosts'], case['bandwidth_mbit']) for case in found] == [
+        ('tf', 1, None), ('hybrid', 1, None), ('hybrid', 2, 200), ('hybrid', 2, None),
+    ]  # fmt: skip
 
 
 def test_every_suite_has_cases_and_one_process_systems_come_with_one_host_only():
