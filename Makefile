@@ -51,7 +51,7 @@ format: .venv-tools/stamp ## Format the code and mend what lint can mend by itse
 docs: .venv-tools/stamp ## Build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 .venv-tools/bin/mkdocs build --strict
 
-bench: install ## Measure us and our peers on an emulated cluster; root (BENCH_ARGS=--quick, ...)
+bench: install ## Measure us and our peers, hours; root (BENCH_ARGS=--quick, --missing, ...)
 	@scripts/make_env.sh --cluster
 	$(QUIET_RUN) .venv/bin/python benchmarks/run.py $(BENCH_ARGS)
 

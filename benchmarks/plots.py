@@ -13,12 +13,12 @@ from systems import SYSTEMS  # noqa: E402
 LINK_SPEED, ALPHA = 'plot-link-speed.png', 'plot-alpha.png'
 #: Parallax's speed-ups over Horovod's, by α (Kim et al., EuroSys 2019).
 PAPER = ((1.0, 2.04), (0.52, 2.33), (0.28, 2.43), (0.16, 2.89), (0.10, 3.02), (0.07, 3.03), (0.04, 3.42))  # noqa: E501  # fmt: skip
-#: System to color and marker: those of Okabe and Ito, which the color-blind tell apart too.
+#: System to color and marker: those of Okabe and Ito, and a dark one, for the color-blind too.
 LOOKS = {
     'hybrid': ('#D55E00', 'o'),
     'hybrid-fp16': ('#CC79A7', 'D'),
     'allreduce': ('#E69F00', 's'),
-    'ps': ('#F0E442', '^'),
+    'ps': ('#882255', '^'),
     'hvd-allgather': ('#0072B2', 'o'),
     'hvd-keras': ('#56B4E9', 's'),
     'hvd-dense': ('#56B4E9', '^'),
@@ -85,9 +85,9 @@ def _variant(variant, path):
             color=color,
             marker=marker,
             markersize=7 if ours else 5,
-            linewidth=3.2 if ours else 1.4,
+            linewidth=3.2 if 'hybrid' in system else 1.6,
             linestyle='-' if ours else '--',
-            zorder=4 if ours else 3,
+            zorder=4 if 'hybrid' in system else 3,
             label=SYSTEMS[system].title,
         )
         speed.plot([n for n, _ in mine], [one['units_per_second'] for _, one in mine], **look)
@@ -102,11 +102,11 @@ def _variant(variant, path):
     unit = next(iter(variant.at(hosts[0]).values()))['unit']
     speed.set_title('%s/s, all hosts together' % unit, fontsize=10)
     sent.set_title('MB that a host sends in a step', fontsize=10)
-    for axes in (speed, sent):
+    for axes, counts in (speed, hosts), (sent, [n for n in hosts if n > 1]):
         axes.set_xlabel('hosts')
         axes.set_xscale('log', base=2)
-        axes.set_xticks(hosts)
-        axes.set_xticklabels(hosts)
+        axes.set_xticks(counts)
+        axes.set_xticklabels(counts)
         axes.minorticks_off()
         axes.grid(alpha=0.3)
     # Whole tables are a hundred times the rows of a batch.
@@ -172,7 +172,7 @@ def _alpha(points, path):
 
 
 def _save(figure, title, path, right=1.0):
-    figure.suptitle(title, fontsize=11)
-    figure.tight_layout(rect=(0, 0, right, 0.95))
+    figure.suptitle(title, fontsize=11, y=0.99)
+    figure.tight_layout(rect=(0, 0, right, 1))
     figure.savefig(path, dpi=110)
     plt.close(figure)

@@ -20,7 +20,7 @@ from systems import SYSTEMS
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 DEFAULT_OUT = os.path.join(HERE, '..', 'docs', 'benchmarks')
-QUICK = {'hosts': (1, 2, 8), 'bandwidths': (200,), 'steps': 10}
+QUICK = {'hosts': (1, 2, 8), 'bandwidths': (200,), 'steps': 10, 'rounds': 1}
 #: Scripts that measure without a cluster and write a file of their own into the same folder.
 ALONE = ('one_process', 'startup')
 
@@ -76,8 +76,9 @@ def main(
     for name in [] if report_only else chosen or ALONE + suites.PUBLISHED:
         if name in ALONE:
             if not (missing and results.published(out, name)):
-                script = os.path.join(HERE, name + '.py')
-                subprocess.check_call([sys.executable, script, '--out', out])
+                command = [sys.executable, os.path.join(HERE, name + '.py'), '--out', out]
+                command += ['--rounds', str(QUICK['rounds'])] if quick else []
+                subprocess.check_call(command)
             continue
         cases = [
             case for case in suites.cases(name, **arguments) if not (missing and kept.has(case))
