@@ -56,7 +56,7 @@ def publish(folder, name, found):
     content = {
         'machine': report.machine(),
         'date': time.strftime('%Y-%m-%d'),
-        'sources': sources.fingerprint(),
+        'sources': sources.fingerprint([name]),
         'results': found,
     }
     write(os.path.join(folder, name + '.json'), content)
@@ -65,4 +65,4 @@ def publish(folder, name, found):
 def published(folder, name):
     """Whether a benchmark without a cluster was run with the sources as they are now."""
     content = report.published(folder, name)
-    return content is not None and content['sources'] == sources.fingerprint()
+    return content is not None and content['sources'] == sources.fingerprint([name])

@@ -8,14 +8,15 @@ import keras_parallax
 
 #: Files of this folder that decide what is measured; the others choose, judge and report.
 MEASURING = (
-    'data', 'floor', 'measure', 'models', 'schedule', 'systems', 'tf_ps', 'worker',
+    'cpu_shares', 'data', 'floor', 'links', 'measure', 'models', 'schedule', 'systems', 'tf_ps',
+    'worker',
 )  # fmt: skip
 
 
-def fingerprint():
-    """A text that changes with the package or with what is measured."""
+def fingerprint(names=MEASURING):
+    """A text that changes with the package or with files of this folder."""
     here = os.path.dirname(os.path.abspath(__file__))
-    files = [os.path.join(here, name + '.py') for name in MEASURING]
+    files = [os.path.join(here, name + '.py') for name in names]
     package = os.path.dirname(keras_parallax.__file__)
     files += sorted(glob.glob(os.path.join(package, '**', '*.py'), recursive=True))
     found = hashlib.sha256()

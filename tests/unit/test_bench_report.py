@@ -207,6 +207,18 @@ def test_a_case_is_missing_until_it_was_measured_with_these_sources(tmp_path):
     assert not kept.has(one)
 
 
+def test_a_benchmark_without_a_cluster_is_published_until_its_sources_change(tmp_path):
+    folder = str(tmp_path)
+    assert not results.published(folder, 'startup')
+    results.publish(folder, 'startup', {'Keras': []})
+    assert results.published(folder, 'startup') and not results.published(folder, 'one_process')
+    content = report.published(folder, 'startup')
+    assert content['results'] == {'Keras': []} and content['date'] and content['machine']
+    path = tmp_path / 'startup.json'
+    path.write_text(path.read_text().replace(content['sources'], 'others'))
+    assert not results.published(folder, 'startup')
+
+
 def test_what_sends_nothing_is_measured_once_whatever_the_link_speeds():
     found = suites.cases('lm', hosts=(1, 2), systems=('tf', 'hybrid'), bandwidths=(200, None))
     assert [(case['system'], case['hosts'], case['bandwidth_mbit']) for case in found] == [
