@@ -83,19 +83,24 @@ def machine():
 
 def line(record):
     """A record in a line, for the terminal."""
-    name = '%s %s %s, %d hosts' % (
-        record['suite'], record['options'], record['system'], record['hosts'],
+    name = '%s %s %s, %d hosts, %s Mbit/s' % (
+        record['suite'], json.dumps(record['options']), record['system'], record['hosts'],
+        '%g' % record['bandwidth_mbit'] if record['bandwidth_mbit'] else 'any',
     )  # fmt: skip
     if 'error' in record:
         return '%s: FAILED: %s' % (name, record['error'])
-    return '%s: %.3f s a step, %.2f MB sent, floor %.2f MB, %.2f s CPU, %.0f MiB, loss %.5f' % (
-        name,
-        record['step_seconds'],
-        record['sent_bytes'] / 1e6,
-        record['floor_bytes'] / 1e6,
-        record['cpu_seconds'],
-        record['peak_mib'],
-        record['losses'][-1],
+    return (
+        '%s: %d steps of %.3f s, %.2f MB sent, floor %.2f MB, %.2f s CPU, %.0f MiB, loss %.5f'
+        % (
+            name,
+            record['steps'],
+            record['step_seconds'],
+            record['sent_bytes'] / 1e6,
+            record['floor_bytes'] / 1e6,
+            record['cpu_seconds'],
+            record['peak_mib'],
+            record['losses'][-1],
+        )
     )
 
 
