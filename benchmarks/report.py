@@ -37,7 +37,7 @@ cards it was {ratio} (2.7 s / 0.175 s); there the headline is taken. Bytes are e
 counts them at each host's interface, headers and acknowledgements included.
 
 - **Step**: the slowest rank's, quartiles over the measured steps, after warm-up. 30 steps are
-  measured, or as many as take 40 s, but no fewer than 3; the column **steps** has their number.
+  measured, or as many as take 150 s, but no fewer than 3; the column **steps** has their number.
 - **Floor**: each row that a host's batch names, pulled once and its gradient pushed once unless
   its shard is on that host, and a ring allreduce of the dense gradients; values of float32 only.
 - **CPU** of one worker and its server for a step; **peak**: the largest process's resident memory

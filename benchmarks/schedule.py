@@ -1,7 +1,8 @@
 """How many steps a measurement takes, from how long they are: pure functions."""
 
-#: Measuring takes about that long, if the fewest steps do not take longer.
-BUDGET_SECONDS = 40
+#: Measuring takes no longer, but for the fewest steps. So long that losses are compared after a dozen
+#: steps also where Horovod takes 12 s for one: fp16 strays in the first, where all losses leap.
+BUDGET_SECONDS = 150
 #: A measurement has no fewer steps than that, however long they are.
 FEWEST_STEPS = 3
 #: After the step in which the links get their speed, one more warms up where steps are long.

@@ -189,8 +189,8 @@ def test_the_report_is_written_with_failures_and_without_what_is_missing(tmp_pat
 
 
 def test_long_steps_are_measured_a_few_times_only():
-    assert [schedule.steps(30, seconds) for seconds in (0.1, 2.0, 60.0)] == [30, 20, 3]
-    assert [schedule.warmup(5, seconds) for seconds in (0.1, 2.0, 60.0)] == [5, 5, 2]
+    assert [schedule.steps(30, seconds) for seconds in (0.1, 10.0, 60.0)] == [30, 15, 3]
+    assert [schedule.warmup(5, seconds) for seconds in (0.1, 10.0, 60.0)] == [5, 2, 2]
     assert schedule.steps(2, 60.0) == 2
 
 
