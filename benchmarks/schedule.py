@@ -1,7 +1,7 @@
 """How many steps a measurement takes, from how long they are: pure functions."""
 
-#: Measuring takes no longer, but for the fewest steps. So long that losses are compared after a dozen
-#: steps also where Horovod takes 12 s for one: fp16 strays in the first, where all losses leap.
+#: Measuring takes no longer, but for the fewest steps. So long that losses are compared after a
+#: dozen steps also where one of Horovod takes 12 s: fp16 strays in the first, where losses leap.
 BUDGET_SECONDS = 150
 #: A measurement has no fewer steps than that, however long they are.
 FEWEST_STEPS = 3
