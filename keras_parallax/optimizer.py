@@ -157,6 +157,8 @@ def ParallaxOptimizer(  # noqa: N802 - named as Horovod names its DistributedOpt
             'ParallaxOptimizer was made outside the scope of the ParallaxStrategy; build and '
             'compile the model inside `with strategy:`.'
         )
+    if scope is not None:
+        scope.expect_tables()
     cls = type(optimizer)
     wrapped = copy.copy(optimizer)
     wrapped._parallax_step = None

@@ -6,8 +6,10 @@ import itertools
 from typing import Any, List, NamedTuple
 
 from keras_parallax import cluster, compat
+from keras_parallax.blocks import ShardedRows
 from keras_parallax.compat import tf
 from keras_parallax.errors import ScopeError
+from keras_parallax.filling import COPY_BYTES
 from keras_parallax.graph import reads
 from keras_parallax.session import ParallaxSession
 from keras_parallax.table import ShardedVariable
@@ -35,13 +37,16 @@ class WeightRecord(NamedTuple):
 class GraphScope:
     """A graph that a strategy has been entered on.
 
-    With servers, every operation of the graph that names no task belongs on this rank's own: a
+    Its session is an ordinary one of this process, until there is something that may lie on a
+    server (`use_server`): a session that goes through a server costs threads and memory.
+
+    From then on every operation of the graph that names no task belongs on this rank's own: a
     session with several tasks would put it on task 0, another machine. The pin stays on after the
     scope is left, because Keras goes on building the graph in `fit`.
 
     Attributes:
         graph, job: the graph and the `Job`.
-        server: the `tf.train.Server` that its sessions use, or `None`.
+        server: the `tf.train.Server` of this process, or `None`.
         servers: the `Servers` that hold shards, or `None`.
         session: the `ParallaxSession` that Keras uses for the graph.
         tables_by_name: dict from names of tables to `Table`s, of every model built on the graph.
@@ -56,9 +61,21 @@ class GraphScope:
         self.records = {}
         self._built, self._open = [], None
         self._train_steps = {}
+        self._on_server = False
         if self.server:
-            self._pin()
+            # Whoever is inside a `with tf.device` when the session moves must come out unharmed.
+            self._pinned = contextlib.ExitStack()
+            self._pinned.enter_context(self.graph.device(self._device_of))
+            # A server keeps variables for as long as it lives: without a container of its own, a
+            # graph built after `clear_session` would find the old graph's values under its names.
+            self._pinned.enter_context(self.graph.container('parallax.%d' % next(_numbers)))
+        values = {}
+        for package in compat.loaded_keras_packages():
+            session = compat.open_session_of(package, graph)
+            if session is not None:
+                values.update(_initialized_values(session))
         self.open_session()
+        self._load(values)
 
     @property
     def cluster(self):
@@ -66,37 +83,67 @@ class GraphScope:
         dedicated = bool(self.servers and self.servers.addresses)
         return self.job.cluster._replace(dedicated_servers=dedicated)
 
-    def _pin(self):
-        device = cluster.worker_device(self.job.rank)
-        for operation in self.graph.get_operations():
-            spec = tf.DeviceSpec.from_string(device)
-            spec.merge_from(tf.DeviceSpec.from_string(operation.device))
-            compat.set_device(operation, spec.to_string())
-        stack = contextlib.ExitStack()
-        stack.enter_context(self.graph.device(device))
-        # A server keeps variables for as long as it lives: without a container of its own, a graph
-        # built after `clear_session` would find the old graph's values under its names.
-        stack.enter_context(self.graph.container('parallax.%d' % next(_numbers)))
-        self._pinned = stack
+    @property
+    def target(self):
+        """What a session of the graph connects to: nothing, or this process's server."""
+        return self.server.target if self._on_server else ''
+
+    def _device_of(self, operation):
+        """The device of an operation of the graph, given the one that it names so far, if any."""
+        if not self._on_server:
+            return operation.device
+        spec = tf.DeviceSpec.from_string(cluster.worker_device(self.job.rank))
+        spec.merge_from(tf.DeviceSpec.from_string(operation.device))
+        return spec.to_string()
 
     def open_session(self):
         """Opens a session that sees all changes of the graph, and gives it to Keras.
 
-        Values of variables go with it: on a server they outlive a session, and in one process the
-        only session before ours is the one Keras may have opened before the strategy.
+        On a server the values of variables outlive a session.
         """
-        earlier = self.session
-        values = {}
-        if earlier is None:
-            for package in compat.loaded_keras_packages():
-                values.update(_initialized_values(package, self.graph))
-        self.session = ParallaxSession(self)
+        earlier, self.session = self.session, ParallaxSession(self)
         if earlier is not None:
             earlier.close()
         self.hand_session_to_keras()
+
+    def use_server(self):
+        """From now on the graph runs through this process's server; variables keep their values."""
+        if self._on_server:
+            return
         with self.graph.as_default():
-            for variable, value in values.items():
-                variable.load(value, self.session)
+            values = _initialized_values(self.session)
+        self._on_server = True
+        for operation in self.graph.get_operations():
+            compat.set_device(operation, self._device_of(operation))
+        self.open_session()
+        self._load(values)
+
+    def expect_tables(self):
+        """Uses the server if a weight of the scope is looked up by rows, and so may be sparse.
+
+        Only the loss tells whether it is. But what a script makes with the session before it trains
+        (lookup tables, iterators of data) does not move along, so the sooner the better.
+        """
+        looked_up = (
+            weight.dtype.is_floating and reads(weight).lookups
+            for weight in self.records
+            if not isinstance(weight, ShardedVariable)
+        )
+        if self.server and any(looked_up):
+            self.use_server()
+
+    def _load(self, values):
+        """Gives variables values in the session: large ones in blocks, for a message has 2 GB."""
+        with self.graph.as_default():
+            while values:
+                variable, value = values.popitem()
+                if value.nbytes <= COPY_BYTES:
+                    variable.load(value, self.session)
+                    continue
+                with tf.device(variable.device):
+                    empty = compat.zeros(list(value.shape), variable.dtype.base_dtype)
+                self.session.run(variable.assign(empty).op)
+                ShardedRows(variable.name, [variable], value.shape).fill(value, self.session)
 
     def hand_session_to_keras(self):
         """Makes this scope's session that of `tf.keras`, and of `keras` if it is imported."""
@@ -159,12 +206,13 @@ class GraphScope:
         return None
 
 
-def _initialized_values(package, graph):
-    """Values of the variables that a Keras package has initialized on a graph so far."""
-    session = compat.open_session_of(package, graph)
-    if session is None:
-        return {}
-    known = graph.get_collection(tf.GraphKeys.GLOBAL_VARIABLES)
+def _initialized_values(session):
+    """The values of the variables of a session's graph that are initialized in it, a dict."""
+    known = [
+        variable
+        for key in (tf.GraphKeys.GLOBAL_VARIABLES, tf.GraphKeys.LOCAL_VARIABLES)
+        for variable in session.graph.get_collection(key)
+    ]
     present = session.run([tf.is_variable_initialized(variable) for variable in known])
     known = [variable for variable, there in zip(known, present) if there]
     return dict(zip(known, session.run(known)))
@@ -181,7 +229,7 @@ def attach(graph, job, server, servers):
     Args:
         graph: the graph.
         job: the `Job`.
-        server: the `tf.train.Server` that its sessions use, or `None`.
+        server: the `tf.train.Server` of this process, or `None`.
         servers: the `Servers` that hold shards, or `None`.
 
     Raises:

@@ -49,8 +49,7 @@ class ParallaxSession(tf.Session):
     """
 
     def __init__(self, scope):
-        target = scope.server.target if scope.server else ''
-        super().__init__(target, graph=scope.graph, config=scope.job.config)
+        super().__init__(scope.target, graph=scope.graph, config=scope.job.config)
         self._scope = scope
         self._detours = blocks.Detours()
         scope.job.abandon_at_exit(self)

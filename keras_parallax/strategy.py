@@ -8,7 +8,7 @@ from keras_parallax.compat import hvd, tf
 from keras_parallax.errors import PlanError, ScopeError
 from keras_parallax.partition_search import SEARCH, check_search
 from keras_parallax.plan import Request
-from keras_parallax.roads import ALLREDUCE, ARCHITECTURES, HYBRID
+from keras_parallax.roads import ALLREDUCE, ARCHITECTURES, HYBRID, PS
 from keras_parallax.servers import checked
 
 _open_strategy = None
@@ -106,7 +106,7 @@ class ParallaxStrategy:
         self._server = self._servers = None
         if architecture != ALLREDUCE:
             self._server, self._servers = self._job.serve(servers)
-        self._stack = None
+        self._stack = self._graph_scope = None
 
     @property
     def rank(self):
@@ -142,18 +142,23 @@ class ParallaxStrategy:
         graph = tf.get_default_graph()
         graph_scope = scope.attach(graph, self._job, self._server, self._servers)
         graph_scope.hand_session_to_keras()
+        if graph_scope.server and self.request.architecture == PS:
+            graph_scope.use_server()
         model_methods.install()
         self._stack = contextlib.ExitStack()
         self._stack.enter_context(scope.recorded_weights(graph_scope.records))
         self._stack.enter_context(graph_scope.opened_by(self))
+        self._graph_scope = graph_scope
         _open_strategy = self
         return self
 
     def __exit__(self, *error):
         global _open_strategy
         _open_strategy = None
+        if not any(error) and tf.get_default_graph() is self._graph_scope.graph:
+            self._graph_scope.expect_tables()
         self._stack.close()
-        self._stack = None
+        self._stack = self._graph_scope = None
 
     def resume(self, model, path, show_progress=None):
         """Gives a model the state that a job has saved. A collective call.

@@ -64,7 +64,6 @@ class TrainStep:
         self._scope = scope_of(loss.graph)
         self._job = self._scope.job if self._scope else None
         self._servers = self._scope.servers if self._scope else None
-        self._sharded = self._servers is not None
         self.rank, self.size = self._place()
         strategy = self._scope.strategy_of(loss) if self._scope else None
         if self._scope and self.size > 1 and strategy is None:
@@ -75,10 +74,9 @@ class TrainStep:
         self._records = self._scope.records if self._scope else {}
         #: The `plan.Request` that was asked for, and the one that the step follows now.
         self.asked = self.request = strategy.request if strategy else Request()
-        self._timing = strategy.timing if strategy and self._sharded else asynchronous.Timing()
-        self._first_tokens = None
-        self._strategy = strategy
-        self._gather, self._tuning = None, Tuning(self)
+        self._timing = strategy.timing if strategy and self._servers else asynchronous.Timing()
+        self._first_tokens = self._gather = None
+        self._strategy, self._tuning = strategy, Tuning(self)
         #: The order of samples that a checkpoint had, until training goes on from it.
         self.saved_order = None
         #: The name scope in which Keras builds the step: its own slots have their names from it.
@@ -104,10 +102,12 @@ class TrainStep:
         if self.request.partitions == SEARCH:
             self.request = self.request._replace(partitions=None)
         plan = self._plan = self.plan_for(self.request)
+        self._sharded = any(planned.shards for planned in plan.variables)
         held, report = {}, None
         if self._scope:
             self._scope.hand_session_to_keras()
         if self._sharded:
+            self._scope.use_server()
             held = table_setup.set_aside(self._variables, plan, self._scope.session)
         if self._scope and self.size > 1:
             asked = [self.request, self._timing]
@@ -136,7 +136,7 @@ class TrainStep:
             self._loss,
             self._variables,
             self._records,
-            self._servers.count if self._sharded else 0,
+            self._servers.count if self._servers else 0,
             request,
             self._scope.cluster if self._scope else None,
             self._settings.compression is hvd.Compression.fp16,

@@ -19,6 +19,7 @@ import cases  # noqa: E402
 from raised import error_of  # noqa: E402
 
 import keras_parallax as kp  # noqa: E402
+import keras_parallax.scope  # noqa: E402
 
 RANKS = 2
 
@@ -348,6 +349,29 @@ def two_models(rank):
     rank.train(second, 0, 4)
     rank.train(first, 4, 8)
     return {'end': first.get_weights() + second.get_weights()}
+
+
+def tables_later(rank, moved):
+    """A model without tables trains, then one with a table, then the first one again."""
+    if moved == 'in_blocks':
+        # Of more than a number; 32 MiB would take long.
+        kp.scope.COPY_BYTES = 8
+
+    def dense(keras):
+        layers = [keras.layers.Dense(3, input_shape=(cases.LENGTH,)), keras.layers.Dense(1)]
+        return keras.models.Sequential(layers)
+
+    def target():
+        return rank.keras.backend.get_session().sess_str.decode()
+
+    first = rank.model('adam', dense)
+    rank.train(first, 0, 4)
+    targets = [target()]
+    second = rank.model('adam')
+    targets.append(target())
+    rank.train(second, 0, 4)
+    rank.train(first, 4, 8)
+    return {'targets': targets, 'end': first.get_weights() + second.get_weights()}
 
 
 def recompile(rank):

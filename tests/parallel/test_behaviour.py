@@ -384,6 +384,23 @@ def test_a_second_model_leaves_the_first_ones_optimizer_as_it_is(shown, plain):
     assert_both_end_with(shown.ranks, first.get_weights() + second.get_weights())
 
 
+@behaviour('tables_later:at_once', 'tables_later:in_blocks')
+def test_the_session_is_local_until_there_is_a_table_and_then_values_move_to_the_server(
+    shown, plain
+):
+    def dense(keras):
+        layers = [keras.layers.Dense(3, input_shape=(cases.LENGTH,)), keras.layers.Dense(1)]
+        return keras.models.Sequential(layers)
+
+    for rank in shown.ranks:
+        before, after = rank['targets']
+        assert before == '' and after.startswith('grpc://')
+    first, second = plain('adam', build=dense), plain('adam')
+    train(first, 0, 8)
+    train(second, 0, 4)
+    assert_both_end_with(shown.ranks, first.get_weights() + second.get_weights())
+
+
 # --- Arguments of ParallaxOptimizer ------------------------------------------------------------
 
 
