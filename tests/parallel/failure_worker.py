@@ -83,6 +83,17 @@ def exception(strategy):
     train(model, 100)
 
 
+def exception_without_tables(strategy):
+    """Nothing is on servers: the session is the process's own; rank 0 waits in an allreduce."""
+    with strategy:
+        model = keras.models.Sequential([keras.layers.Dense(1, input_shape=(LENGTH,))])
+        model.compile(kp.ParallaxOptimizer(keras.optimizers.Adagrad(lr=0.1)), 'mse')
+    train(model, 3)
+    if strategy.rank == 1:
+        raise KeyError('the user made a mistake')
+    train(model, 100)
+
+
 def exception_before_training(strategy):
     if strategy.rank == 1:
         raise KeyError('the user made a mistake')

@@ -25,6 +25,10 @@ WAYS = {
         r"KeyError: 'the user made a mistake'",
         r'WorkerFailedError: Rank 1 on host \S+ failed: KeyError',
     ],
+    'exception_without_tables': [
+        r"KeyError: 'the user made a mistake'",
+        r'WorkerFailedError: Rank 1 on host \S+ failed: KeyError',
+    ],
     'exception_before_training': [r'WorkerFailedError: Rank 1 on host \S+ failed: KeyError'],
     'exception_while_others_compute': [r'Rank 0 ends: Rank 1 on host \S+ failed: KeyError'],
     'exit_code': [
