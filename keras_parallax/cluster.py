@@ -78,6 +78,11 @@ def own_address(environ, addresses_of, hostname):
     return addresses[0]
 
 
+def find_own_address():
+    """The `own_address` of this process."""
+    return own_address(os.environ, _addresses_of, socket.gethostname())
+
+
 def _addresses_of(interface):
     return [
         entry.address
@@ -123,7 +128,7 @@ def start_servers(rank, config, gather, dedicated=()):
     # A server that serves another job has other devices, so the two can never be mistaken.
     server_job = 'server_%s' % gather(uuid.uuid4().hex[:12])[0]
     for _ in range(_ATTEMPTS):
-        address = own_address(os.environ, _addresses_of, socket.gethostname())
+        address = find_own_address()
         tasks = {WORKER_JOB: gather('%s:%d' % (address, _free_port(address)))}
         if dedicated:
             tasks[server_job] = list(dedicated)

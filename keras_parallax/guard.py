@@ -3,17 +3,33 @@
 A process that gets SIGKILL, for instance from the kernel when memory runs out, cannot say anything,
 and one that is stopped cannot even end. The guard is started by path, as a script with nothing but
 the standard library, so that it costs a few megabytes and no import of TensorFlow.
+
+The user is to be told once why a job ends, so a rank that has something to tell asks its guard, and
+the guards ask each other, as `spokesman` tells.
 """
 
 import contextlib
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
+import threading
+import time
+import uuid
 
-_BEAT, _DISMISS = b'.', b'x'
+if __package__:
+    from keras_parallax import meeting, spokesman
+else:
+    # At the end of the path, where no module of ours can hide one of Python's.
+    sys.path.append(os.path.dirname(os.path.abspath(__file__)))
+    import meeting
+    import spokesman
+
 _TICK_SECONDS = 0.5
+#: How long a rank waits for its guard, which may have to ask at the place where the ranks meet.
+_PATIENCE_SECONDS = 12
 
 
 class Guard:
@@ -24,27 +40,71 @@ class Guard:
         host: the name of this host.
         silence_seconds: how long the rank may be without `beat`; 0 for any time.
         stopped_seconds: how long it may be stopped (SIGSTOP, a debugger); 0 for any time.
+        address: where the other guards are to reach this one; `None` if they are not to.
+
+    Attributes:
+        place: where they do, as `meet` takes it, or `None`.
     """
 
-    def __init__(self, rank, host, silence_seconds, stopped_seconds):
-        words = [os.getpid(), rank, host, silence_seconds, stopped_seconds]
+    def __init__(self, rank, host, silence_seconds, stopped_seconds, address=None):
+        self.place, listener = None, None
+        if address is not None:
+            # A job goes on without.
+            with contextlib.suppress(OSError):
+                listener = socket.socket()
+                listener.bind((address, 0))
+                listener.listen(128)
+                self.place = [address, listener.getsockname()[1], uuid.uuid4().hex]
+        number = listener.fileno() if self.place else -1
+        words = [os.getpid(), rank, host, silence_seconds, stopped_seconds, number]
         self._process = subprocess.Popen(
             [sys.executable, '-I', os.path.abspath(__file__)] + list(map(str, words)),
             stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            pass_fds=[number] if self.place else [],
         )
+        if listener is not None:
+            listener.close()
+        self._asking = threading.Lock()
+        if self.place:
+            self.meet(self.place)
 
     def beat(self):
         """Says that the rank lives. To be called several times in `silence_seconds`."""
-        self._write(_BEAT)
+        self._write(spokesman.BEAT)
 
     def dismiss(self):
         """Says that the rank is about to end, and has said why if there is something to say."""
-        self._write(_DISMISS)
+        self._write(spokesman.DISMISS)
 
-    def _write(self, what):
+    def meet(self, place):
+        """Says where the guard of rank 0 is to be found.
+
+        Args:
+            place: its address, its port, and a word that only the guards of this job know.
+        """
+        self._write('%s %s %d %s' % (spokesman.MEET, *place))
+
+    def is_told(self, sentence=''):
+        """Whether the user has been told why the job ends; if not, this rank is to tell it now.
+
+        Args:
+            sentence: what there is to tell, if this rank cannot be heard itself. Where another can,
+                it is told then.
+        """
+        with self._asking:
+            self._write(('%s %s' % (spokesman.TELL, sentence.replace('\n', ' '))).strip())
+            try:
+                if select.select([self._process.stdout], [], [], _PATIENCE_SECONDS)[0]:
+                    answer = os.read(self._process.stdout.fileno(), spokesman.LONGEST_LINE)
+                    return answer.decode().strip() == spokesman.DONE
+            except OSError:
+                pass  # The guard was ended from outside.
+            return False
+
+    def _write(self, line):
         try:
-            os.write(self._process.stdin.fileno(), what)
+            os.write(self._process.stdin.fileno(), (line + '\n').encode())
         except BrokenPipeError:
             pass  # The guard was ended from outside; the job can do without it.
 
@@ -55,7 +115,7 @@ def sentence(rank, host, state, seconds=0, out_of_memory=False):
     Args:
         rank: the rank that it speaks of.
         host: the name of its host.
-        state: `'ended'`, `'stopped'` or `'silent'`.
+        state: `'ended'`, `'ending'`, `'stopped'` or `'silent'`.
         seconds: how long it has been stopped or silent.
         out_of_memory: whether the kernel has killed a process of the host for want of memory.
 
@@ -70,6 +130,8 @@ def sentence(rank, host, state, seconds=0, out_of_memory=False):
         )
     if state == 'silent':
         return '%s has hung for %d s and is killed.' % (name, seconds)
+    if state == 'ending':
+        return '%s is told to end by SIGTERM, as by horovodrun after Ctrl-C.' % name
     if out_of_memory:
         return (
             '%s was killed, most likely by the kernel, which ran out of memory on that host and '
@@ -78,7 +140,8 @@ def sentence(rank, host, state, seconds=0, out_of_memory=False):
         )
     return (
         '%s was killed from outside or crashed; the exit status that horovodrun shows tells how: '
-        '137 is SIGKILL, 143 SIGTERM, 139 a segmentation fault, 134 an abort.' % name
+        '137 is SIGKILL, 143 SIGTERM, as after Ctrl-C, 139 a segmentation fault, 134 an abort.'
+        % name
     )
 
 
@@ -99,44 +162,81 @@ def _is_stopped(process):
         return False
 
 
-def _guard(process, rank, host, silence_seconds, stopped_seconds):
+def _guard(process, rank, host, silence_seconds, stopped_seconds, teller):
     """Watches its parent process until that is dismissed, has ended or had to be ended."""
     kills = _out_of_memory_kills()
+    lines, lasts = spokesman.Lines(0), True
     silent = stopped = 0
+    due = time.monotonic() + _TICK_SECONDS
     while True:
         lives = os.getppid() == process
-        # Ticks are counted, not seconds: a host that was suspended, or a group of processes that
-        # was stopped together with its guard, must not find itself overdue.
-        ready = select.select([0], [], [], _TICK_SECONDS if lives else 0)[0]
-        received = os.read(0, 65536) if ready else b''
-        if _DISMISS in received:
-            return
+        patience = max(0, due - time.monotonic()) if lives else 0
+        ready = select.select([0] * lasts + teller.sockets(), [], [], patience)[0]
+        received = lines.read() if 0 in ready else []
+        lasts = lasts and received is not None
+        for line in received or ():
+            word, _, rest = line.partition(' ')
+            if word == spokesman.DISMISS:
+                return
+            silent = 0
+            if word == spokesman.MEET:
+                teller.meet(*rest.split())
+            elif word == spokesman.TELL:
+                _reply(spokesman.DONE if teller.tell(rest) else spokesman.YOU)
+        for each in ready:
+            if each != 0:
+                teller.receive(each)
         if not lives:
             break
-        if ready and not received:
-            # The process is ending.
-            select.select([], [], [], _TICK_SECONDS)
-        silent = 0 if received else silent + _TICK_SECONDS
+        if time.monotonic() < due:
+            continue
+        # Ticks are counted, not seconds: a host that was suspended, or a group of processes that
+        # was stopped together with its guard, must not find itself overdue.
+        due = time.monotonic() + _TICK_SECONDS
+        silent += _TICK_SECONDS
         stopped = stopped + _TICK_SECONDS if _is_stopped(process) else 0
         for state, seconds, limit in (
             ('stopped', stopped, stopped_seconds),
             ('silent', silent, silence_seconds),
         ):
             if limit and seconds >= limit:
-                _say(sentence(rank, host, state, seconds))
+                teller.tell(sentence(rank, host, state, seconds))
                 os.kill(process, signal.SIGKILL)
                 return
-    _say(sentence(rank, host, 'ended', out_of_memory=_out_of_memory_kills() > kills))
+    teller.tell(sentence(rank, host, 'ended', out_of_memory=_out_of_memory_kills() > kills))
 
 
-def _say(text):
-    # The terminal may have gone, with the launcher for instance.
-    with contextlib.suppress(OSError):
-        sys.stderr.write(text + '\n')
-        sys.stderr.flush()
+def _reply(word):
+    with contextlib.suppress(OSError):  # The rank may have ended.
+        os.write(1, (word + '\n').encode())
+
+
+class _ToldToEnd(Exception):
+    """The guard got SIGTERM."""
+
+
+def _main(process, rank, host, silence_seconds, stopped_seconds, listener):
+    def end(number, frame):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise _ToldToEnd
+
+    place = meeting.Place(os.environ)
+    teller = spokesman.Spokesman(
+        rank,
+        socket.socket(fileno=listener) if listener >= 0 else None,
+        lambda rank: meeting.claim(place, rank),
+    )
+    # Ctrl-C in a terminal is for the job, which the guard outlives by a moment. But horovodrun may
+    # end the guard first: where the shell has become the rank, it takes the guard for the rank.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        signal.signal(signal.SIGTERM, end)
+        _guard(process, rank, host, silence_seconds, stopped_seconds, teller)
+    except _ToldToEnd:
+        teller.tell(sentence(rank, host, 'ending'))
 
 
 if __name__ == '__main__':
-    # Ctrl-C in a terminal is for the job, which the guard outlives by a moment.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _guard(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], float(sys.argv[4]), float(sys.argv[5]))
+    _main(
+        *map(int, sys.argv[1:3]), sys.argv[3], *map(float, sys.argv[4:6]), listener=int(sys.argv[6])
+    )

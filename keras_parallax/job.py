@@ -16,7 +16,7 @@ import time
 import traceback
 import weakref
 
-from keras_parallax import cluster, costs, door, guard, liveness, probe
+from keras_parallax import cluster, costs, door, guard, launcher, liveness, meeting, probe
 from keras_parallax.collectives import Gatherer
 from keras_parallax.compat import hvd, tf
 from keras_parallax.errors import (
@@ -79,10 +79,15 @@ class Job:
         # Whether this rank is the one that tells the user of the problem.
         self._speaks, self._states = True, []
         # From now on a rank that is killed is spoken for; the ranks wait for each other in `init`.
-        if int(os.environ.get('HOROVOD_SIZE', 1)) > 1:
+        ranks = int(os.environ.get('HOROVOD_SIZE', 0))
+        if ranks > 1:
             self._look_out()
             patience = _START_SHARE * _gloo_timeout()
             self._liveness.start_deadline = time.monotonic() + patience
+            place, hosts = meeting.Place(os.environ), launcher.hosts_of_ranks(os.environ)
+            meeting.announce(place, os.environ, socket.gethostname(), hosts)
+        elif ranks == 1:
+            self._guard = guard.Guard(0, socket.gethostname(), 0, 0)
         hvd.init()
         if self._liveness is not None:
             self._liveness.start_deadline = None
@@ -93,7 +98,7 @@ class Job:
         atexit.register(self._finish)
         if self.size == 1:
             return
-        if self._guard is None:
+        if self._liveness is None:
             self._look_out()
         self._gatherer = Gatherer('main')
         self._told = threading.Event()
@@ -101,7 +106,10 @@ class Job:
         self._watch.daemon = True
         self._watch.start()
         self._excepthook, sys.excepthook = sys.excepthook, self._on_exception
-        self.hosts = hosts_of(self.gather([socket.gethostname(), self.local_rank]))
+        said = self.gather([socket.gethostname(), self.local_rank, self._guard.place])
+        if self.rank and said[0][2]:
+            self._guard.meet(said[0][2])
+        self.hosts = hosts_of([each[:2] for each in said])
         # Hosts may have unequal numbers of workers, but every rank must plan alike.
         workers = -(-self.size // len(self.hosts))
         self.cluster = costs.Cluster(len(self.hosts), workers, local_aggregation=pays(self.hosts))
@@ -219,12 +227,17 @@ class Job:
         self._sessions.add(session)
 
     def _look_out(self):
+        address = None
+        if self.rank == 0:
+            with contextlib.suppress(ParallaxError):
+                address = cluster.find_own_address()
         self._guard = guard.Guard(
             self.rank,
             socket.gethostname(),
             self.step_timeout and self.step_timeout + _HANG_SECONDS,
             # A rank that is stopped for so long has lost its job anyway.
             min(self.step_timeout, _gloo_timeout()),
+            address,
         )
         self._liveness = liveness.Liveness(self.rank, self.step_timeout, self._guard, self._lose)
 
@@ -277,16 +290,20 @@ class Job:
             time.sleep(_INTERVAL_SECONDS)
         self._told.set()
 
-    def _lose(self, problem, speaks):
+    def _lose(self, problem, speaks, is_heard):
         self._lost_at = time.monotonic()
         # At the start of a job there is nothing to be interrupted.
-        self._fail(problem, speaks, _GRACE_AFTER_LOSS_SECONDS if self._liveness.peers else 0)
+        grace = _GRACE_AFTER_LOSS_SECONDS if self._liveness.peers else 0
+        self._fail(problem, speaks, '' if is_heard else str(problem), grace)
 
-    def _fail(self, problem, speaks=True, grace=_GRACE_SECONDS):
+    def _fail(self, problem, speaks=True, words='', grace=_GRACE_SECONDS):
+        """Ends the job: `words` are to be told elsewhere, where this rank cannot be heard."""
         with self._deciding:
             if self._over or self.problem is not None:
                 return
-            self.problem, self._speaks = problem, speaks
+            # Before anybody sees the problem, for then it may be told.
+            self._speaks = speaks and not (self._guard and self._guard.is_told(words))
+            self.problem = problem
         self._decided.set()
         last_resort = threading.Timer(grace, self._end_process)
         last_resort.daemon = True
@@ -352,6 +369,7 @@ class Job:
             session.abandon()
         if self.size > 1:
             self._liveness.stop()
+        if self._guard is not None:
             self._guard.dismiss()
 
 

@@ -9,11 +9,10 @@ import os
 import socket
 import threading
 import time
-import urllib.error
-import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
+from keras_parallax import meeting
 from keras_parallax.compat import answers_calls, horovod_aborts
 from keras_parallax.errors import WorkerFailedError
 from keras_parallax.probe import ANSWERS, GONE, SILENT, probe
@@ -28,6 +27,8 @@ _CUT_OFF_SECONDS = 10
 _ANSWER_SECONDS = 4
 #: After a connection broke: how often to ask until a process that is ending has ended.
 _ATTEMPTS = 4
+#: How long the guard of a rank that is lost may take to tell the user: it knows more.
+_GUARDS_FIRST_SECONDS = 2
 
 
 #: Its host cannot be reached, or does not answer.
@@ -120,49 +121,21 @@ def missing(before, answers, waited):
     }
 
 
-def not_started(environ):
-    """The ranks that never came to the place where the ranks of a job meet.
-
-    Args:
-        environ: the process's environment, as `horovodrun` sets it for Gloo.
-
-    Returns:
-        A list of ranks. It is empty if all came, for then the place is closed.
-    """
-    place = 'http://%s:%s/global_/' % (
-        environ.get('HOROVOD_GLOO_RENDEZVOUS_ADDR'),
-        environ.get('HOROVOD_GLOO_RENDEZVOUS_PORT'),
-    )
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    missing = []
-    for rank in range(int(environ.get('HOROVOD_SIZE', 0))):
-        try:
-            opener.open(place + str(rank), timeout=_ANSWER_SECONDS).close()
-        except urllib.error.HTTPError:
-            missing.append(rank)
-        except OSError:
-            return []
-    return missing
-
-
-def in_vain(rank, host, absent, environ):
+def in_vain(rank, host, absent):
     """The sentence about ranks that did not start.
 
     Args:
         rank: who waits for them.
         host: the name of its host.
-        absent: list of ranks.
-        environ: the environment of the rank that waits, as `horovodrun` sets it: it numbers the
-            ranks of a host one after the other. Which other host a rank is on, nobody knows yet.
+        absent: the ranks and their hosts, as `meeting.absent` returns them.
 
     Returns:
         A string.
     """
-    first = rank - int(environ['HOROVOD_LOCAL_RANK'])
-    here = range(first, first + int(environ['HOROVOD_LOCAL_SIZE']))
     names = [
-        'rank %d on %s' % (each, 'host ' + host if each in here else 'another host')
-        for each in absent
+        'rank %d on %s'
+        % (each, 'host ' + name if name else 'a host that is not known, as no rank there started')
+        for each, name in sorted(absent.items())
     ]
     return (
         'Rank %d on host %s has waited in vain for %s to start; see what horovodrun shows of it, '
@@ -177,8 +150,8 @@ class Liveness:
         rank: this process's rank.
         timeout: seconds without news after which the job is given up; 0 for never.
         guard: the `Guard` of this process, which wants to hear that it lives.
-        on_lost: function that is called, once, with the exception that says who is lost, and with
-            whether this rank is the one to tell the user.
+        on_lost: function that is called, once, with the exception that says who is lost, with
+            whether this rank is one to tell the user, and with whether it can be heard.
 
     Attributes:
         peers: dict from ranks to `Peer`s; empty as long as their servers are not known.
@@ -222,7 +195,13 @@ class Liveness:
             if problem is None:
                 problem = self._problem()
                 if problem is not None:
-                    self._on_lost(WorkerFailedError(problem), self._speaks)
+                    self._tell(problem)
+
+    def _tell(self, problem):
+        is_heard = os.getppid() == self._parent
+        if self._speaks and is_heard:
+            time.sleep(_GUARDS_FIRST_SECONDS)
+        self._on_lost(WorkerFailedError(problem), self._speaks, is_heard)
 
     def _name(self, answers):
         """The sentence about ranks that are lost, which the lowest of the others tells the user."""
@@ -261,11 +240,11 @@ class Liveness:
 
     def _absent(self):
         """The sentence about ranks that did not start, or `None`."""
-        absent = not_started(os.environ)
+        absent = meeting.absent(meeting.Place(os.environ), int(os.environ.get('HOROVOD_SIZE', 0)))
         if not absent:
             return None
         self._speaks = set(range(self._rank)) <= set(absent)
-        return in_vain(self._rank, socket.gethostname(), absent, os.environ)
+        return in_vain(self._rank, socket.gethostname(), absent)
 
     def _after_abort(self):
         before = {}
