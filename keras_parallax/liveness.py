@@ -133,8 +133,7 @@ def in_vain(rank, host, absent):
         A string.
     """
     names = [
-        'rank %d on %s'
-        % (each, 'host ' + name if name else 'a host that is not known, as no rank there started')
+        'rank %d on %s' % (each, 'host ' + name if name else 'another host (it is not known which)')
         for each, name in sorted(absent.items())
     ]
     return (

@@ -12,11 +12,10 @@ from keras_parallax.guard import sentence
 
 #: A process with a guard; it does what the test says. Keeps the standard library's modules only.
 RANK = """
-import importlib.util, os, signal, sys, time
-spec = importlib.util.spec_from_file_location('guard', sys.argv[1])
-module = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(module)
-guard = module.Guard(3, 'gpu-7', float(sys.argv[2]), float(sys.argv[3]))
+import os, signal, sys, time
+sys.path.append(os.path.dirname(sys.argv[1]))
+from guard import Guard
+guard = Guard(3, 'gpu-7', float(sys.argv[2]), float(sys.argv[3]))
 """
 
 
@@ -82,6 +81,25 @@ def test_a_process_survives_its_guard():
         'guard.beat(); guard.dismiss(); print("lives", file=sys.stderr)'
     )
     assert rank(script) == (0, 'lives\n')
+
+
+def test_a_guard_that_is_told_to_end_says_so():
+    script = (
+        'time.sleep(1); os.kill(guard._process.pid, signal.SIGTERM); guard._process.wait()\n'
+        'guard.dismiss()'
+    )
+    said = 'Rank 3 on host gpu-7 is told to end by SIGTERM, as by horovodrun after Ctrl-C.\n'
+    assert rank(script) == (0, said)
+
+
+def test_a_rank_that_has_told_why_it_ends_is_not_spoken_for():
+    script = 'print(guard.is_told(), file=sys.stderr)\nos.kill(os.getpid(), signal.SIGKILL)'
+    assert rank(script) == (-signal.SIGKILL, 'False\n')
+
+
+def test_a_rank_whose_guard_is_gone_is_to_tell_the_user_itself():
+    script = 'guard._process.kill(); guard._process.wait(); print(guard.is_told(), file=sys.stderr)'
+    assert rank(script) == (0, 'False\n')
 
 
 def test_memory_is_named_when_the_kernel_has_killed_for_it():
