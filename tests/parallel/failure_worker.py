@@ -184,6 +184,28 @@ def killed(strategy):
     train(model, 1000000)
 
 
+def killed_together(strategy):
+    """All at one time, as when a scheduler takes a host away."""
+    model = build(strategy)
+    train(model, 3)
+    # A full second, the same for all if their clocks are read within two of each other.
+    threading.Timer(2 + -time.time() % 2, os.kill, [os.getpid(), signal.SIGKILL]).start()
+    train(model, 1000000)
+
+
+def killed_alone(strategy):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def killed_with_its_guard(strategy):
+    model = build(strategy)
+    train(model, 3)
+    if strategy.rank == 1:
+        job.start()._guard._process.kill()
+        os.kill(os.getpid(), signal.SIGKILL)
+    train(model, 1000000)
+
+
 def stopped(strategy):
     model = build(strategy)
     train(model, 3)
@@ -229,6 +251,14 @@ def never_ends(strategy):
     train(model, 1000000)
 
 
+def never_meets(strategy):
+    """What happens is in `main`."""
+
+
+def killed_before_it_meets(strategy):
+    """What happens is in `main`."""
+
+
 def killed_before_it_serves(strategy):
     """What happens is in `main`."""
 
@@ -237,21 +267,31 @@ def killed_before_the_job(strategy):
     """What happens is in `main`."""
 
 
-def die_in_server_start(*arguments):
+def die(*arguments):
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def wait(*arguments):
+    print('WAITS PROCESS %d PORT 1' % os.getpid(), flush=True)
+    time.sleep(1000)
 
 
 def main(way):
     is_last = os.environ.get('HOROVOD_RANK') == '1'
+    if way == 'killed_before_it_meets' and is_last:
+        job.hvd.init = die
+    if way == 'never_meets':
+        job.hvd.init = wait
     if way == 'killed_before_the_job' and is_last:
         os.kill(os.getpid(), signal.SIGKILL)
-    if way == 'killed_before_the_job':
+    if way in ('killed_before_the_job', 'killed_before_it_meets'):
         # Not in the environment of horovodrun, which has a value of its own for the ranks.
         os.environ['HOROVOD_GLOO_TIMEOUT_SECONDS'] = '10'
     if way == 'killed_before_it_serves' and is_last:
-        cluster.start_servers = die_in_server_start
+        cluster.start_servers = die
     strategy = kp.ParallaxStrategy(step_timeout=STEP_TIMEOUT.get(way, 600))
-    port = job.start().server.target.decode().rsplit(':', 1)[1]
+    server = job.start().server
+    port = server.target.decode().rsplit(':', 1)[1] if server else 1
     print('PROCESS %d PORT %s' % (os.getpid(), port), flush=True)
     tf.logging.set_verbosity(tf.logging.ERROR)
     globals()[way](strategy)

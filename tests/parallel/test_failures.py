@@ -48,20 +48,19 @@ WAYS = {
     'other_name': [r'ModelMismatchError: .*rank 1 has items/embeddings'],
     'other_rate': [r"ModelMismatchError: .*rank 1 has optimizer config: .*\('lr', 0.2"],
     'compile_outside': [r'ScopeError: model.compile\(\) ran outside the scope'],
-    'killed': [
-        r'Rank 1 on host \S+ was killed from outside or crashed',
-        ENDS + r'Rank 1 on host \S+ has ended without a word',
-    ],
-    'killed_before_it_serves': [
-        r'Rank 1 on host \S+ was killed from outside or crashed',
-        r'Rank 0 ends: Rank 0 on host \S+ has lost its connection to another rank',
-    ],
+    'killed': [r'Rank 1 on host \S+ was killed from outside or crashed'],
+    'killed_together': [r'Rank [0-2] on host \S+ was killed from outside or crashed'],
+    'killed_alone': [r'Rank 0 on host \S+ was killed from outside or crashed'],
+    'killed_with_its_guard': [ENDS + r'Rank 1 on host \S+ has ended without a word'],
+    'killed_before_it_meets': [r'Rank 1 on host \S+ was killed from outside or crashed'],
+    'killed_before_it_serves': [r'Rank 1 on host \S+ was killed from outside or crashed'],
     'killed_before_the_job': [
         r'Rank 0 ends: Rank 0 on host \S+ has waited in vain for rank 1 on host \S+ to start'
     ],
     'stopped': [
-        r'Rank 1 on host \S+ has been stopped for \d+ s .* and is killed',
-        ENDS + r'Rank 1 on host \S+ (has ended without a word|does not answer)',
+        r'Rank 1 on host \S+ has been stopped for \d+ s .* and is killed|'
+        + ENDS
+        + r'Rank 1 on host \S+ does not answer'
     ],
     'hung': [
         ENDS + r'Rank 0 has waited \d\d s in training batch 4 for rank 1 on host \S+, which did '
@@ -74,16 +73,25 @@ WAYS = {
     'optimizer_outside': [r'ScopeError: ParallaxOptimizer was made outside the scope'],
 }
 #: Number of ranks, if not 2.
-RANKS = {'exception': 3, 'killed': 3, 'other_width': 3}
+RANKS = {'exception': 3, 'killed': 3, 'killed_together': 3, 'killed_alone': 1, 'other_width': 3}
 
 #: How many ranks say which process they are and which port they have, if not all.
-RANKS_THAT_START = {'killed_before_it_serves': 0, 'killed_before_the_job': 0}
+RANKS_THAT_START = {
+    'killed_before_it_meets': 0,
+    'killed_before_it_serves': 0,
+    'killed_before_the_job': 0,
+}
 
 
 def says(output, sentence):
     """The lines of ranks that begin with a sentence, a regular expression; a list."""
     line = r'\[\d+\]<stderr>:(?:keras_parallax\.errors\.)?(?:%s).*' % sentence
     return re.findall(line, output)
+
+
+def sentences(output):
+    """The lines that name a rank and its host, from whomever; a list."""
+    return re.findall(r'<stderr>:.*\b[Rr]ank \d+ on host .*', output)
 
 
 def left_over(output):
@@ -107,6 +115,7 @@ def test_a_failed_job_ends_and_says_why(way):
     assert outcome.code not in (0, None), outcome.output
     for expected in WAYS[way]:
         assert len(says(outcome.output, expected)) == 1, outcome.output
+    assert len(sentences(outcome.output)) <= 1, outcome.output
     for noise in ('Exception in thread', 'Segmentation fault', 'Fatal Python', 'terminate called'):
         assert noise not in outcome.output, outcome.output
     assert len(re.findall('PROCESS', outcome.output)) == RANKS_THAT_START.get(way, ranks)
@@ -121,23 +130,27 @@ def test_a_job_ends_well(way):
     assert not left_over(outcome.output)
 
 
+def wait_until(condition, explain):
+    """Waits until `condition()` is true; `explain()` is the message if that takes too long."""
+    deadline = time.monotonic() + LIMIT_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, explain()
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize('way, ready', [('never_ends', 'TRAINS'), ('never_meets', 'WAITS')])
 @pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_a_job_ends_with_its_launcher(number, tmp_path):
+def test_a_job_ends_with_its_launcher(number, way, ready, tmp_path):
     path = tmp_path / 'output'
     with path.open('wb') as file:
-        launcher = launch.start(2, 'parallel/failure_worker.py', 'never_ends', output=file)
+        launcher = launch.start(3, 'parallel/failure_worker.py', way, output=file)
         try:
-            deadline = time.monotonic() + LIMIT_SECONDS
-            while path.read_text().count('TRAINS') < 2:
-                assert launcher.poll() is None and time.monotonic() < deadline, path.read_text()
-                time.sleep(0.1)
+            wait_until(lambda: path.read_text().count(ready) == 3, path.read_text)
             launcher.send_signal(number)
             assert launcher.wait(LIMIT_SECONDS) != 0
-            while left_over(path.read_text()):
-                assert time.monotonic() < deadline, left_over(path.read_text())
-                time.sleep(0.1)
+            wait_until(lambda: not left_over(path.read_text()), lambda: left_over(path.read_text()))
         finally:
             launcher.kill()
-    if number != signal.SIGKILL:
-        # Who has lost its launcher has nowhere to say so.
-        assert 'on host' in path.read_text()
+    # Who has lost its launcher has nowhere to say so.
+    expected = 0 if number == signal.SIGKILL else 1
+    assert len(sentences(path.read_text())) == expected, path.read_text()
