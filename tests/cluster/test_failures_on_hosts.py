@@ -11,6 +11,8 @@ import pytest
 from emulated_cluster import EmulatedCluster
 
 WORKER = os.path.join(launch.HERE, 'parallel', 'failure_worker.py')
+#: The command, from the sources of this test where those are not installed.
+KERAS_PARALLAX = [sys.executable, '-m', 'keras_parallax']
 #: Against hangs; no verdict depends on how long a job takes.
 LIMIT_SECONDS = 240
 
@@ -53,6 +55,35 @@ def open_ports(cluster, output):
     return ports & listening
 
 
+def sentences(output):
+    """The lines that name a rank and its host, from whomever; a list."""
+    return re.findall(r'<stderr>:.*\b[Rr]ank \d+ on host .*', output)
+
+
+def ranks(cluster, host):
+    """The processes of the ranks on a host."""
+    found = []
+    for pid in cluster.processes(host):
+        try:
+            with open('/proc/%d/cmdline' % pid) as file:
+                words = file.read().split('\0')
+        except FileNotFoundError:
+            continue
+        if words[1:2] == [WORKER]:
+            found.append(pid)
+    return found
+
+
+def horovodrun(cluster, hosts, size):
+    """The command that starts ranks on hosts, as `-H` takes them with numbers for names."""
+    named = ','.join('%s:%d' % (cluster.address(host), slots) for host, slots in hosts)
+    return [
+        os.path.join(os.path.dirname(sys.executable), 'horovodrun'),
+        '--gloo', '--disable-cache', '-np', str(size), '-H', named,
+        '--network-interface', 'eth0',
+    ]  # fmt: skip
+
+
 def wait_until(condition, explain):
     """Waits until `condition()` is true; `explain()` is the message if that takes too long."""
     deadline = time.monotonic() + LIMIT_SECONDS
@@ -70,6 +101,7 @@ def test_a_host_that_is_cut_off_is_named_and_every_process_ends(cluster):
         assert outcome.code not in (0, None), outcome.output
         said = r'Rank 1 on host h1 does not answer \(its host is down, or the network to it\)'
         assert len(re.findall(said, outcome.output)) == 1, outcome.output
+        assert len(sentences(outcome.output)) == 1, outcome.output
         wait_until(lambda: not left_over(cluster), lambda: left_over(cluster))
         assert not open_ports(cluster, outcome.output)
     finally:
@@ -78,13 +110,9 @@ def test_a_host_that_is_cut_off_is_named_and_every_process_ends(cluster):
 
 
 def test_no_rank_on_another_host_outlives_its_launcher(cluster):
-    horovodrun = [
-        os.path.join(os.path.dirname(sys.executable), 'horovodrun'),
-        '--gloo', '--disable-cache', '-np', '2', '-H', cluster.address(1) + ':2',
-        '--network-interface', 'eth0',
-    ]  # fmt: skip
     # No rank is on the launcher's own host, where one would be killed and break the connections.
-    job = cluster.spawn(0, horovodrun + [sys.executable, WORKER, 'never_ends'])
+    launcher = horovodrun(cluster, [(1, 2)], 2)
+    job = cluster.spawn(0, launcher + [sys.executable, WORKER, 'never_ends'])
     wait_until(lambda: job.output().count('TRAINS') == 2, job.output)
     try:
         assert len(left_over(cluster)) >= 4  # Two ranks and their guards.
@@ -93,5 +121,82 @@ def test_no_rank_on_another_host_outlives_its_launcher(cluster):
         job.process.wait()
         wait_until(lambda: not left_over(cluster), lambda: left_over(cluster))
         assert not open_ports(cluster, job.output())
+    finally:
+        cluster.end_processes()
+
+
+@pytest.mark.parametrize('run', [False, True])
+@pytest.mark.parametrize('started', [0, 1])
+def test_a_rank_that_never_starts_is_named_with_its_host(cluster, started, run):
+    # Beside the launcher, or below `keras-parallax run`, the command of horovodrun is known.
+    launcher = horovodrun(cluster, [(0, 1), (1, 1)], 2)
+    if run:
+        launcher = KERAS_PARALLAX + ['run', '--max-restarts', '0', '--'] + launcher
+    way = 'killed_before_the_job' if started == 0 else 'first_killed_before_the_job'
+    job = cluster.spawn(0, launcher + [sys.executable, WORKER, way])
+    try:
+        outcome = job.wait(LIMIT_SECONDS)
+        assert outcome.code not in (0, None), outcome.output
+        if started == 0 or run:
+            # The command has addresses for names, and the launcher's own name is known.
+            absent = r'host %s' % re.escape(cluster.address(1 - started))
+        else:
+            absent = r'another host \(it is not known which\)'
+        said = r'Rank %d on host h%d has waited in vain for rank %d on %s to start' % (
+            started, started, 1 - started, absent
+        )  # fmt: skip
+        assert len(re.findall(said, outcome.output)) == 1, outcome.output
+        assert len(sentences(outcome.output)) == 1, outcome.output
+        wait_until(lambda: not left_over(cluster), lambda: left_over(cluster))
+    finally:
+        cluster.end_processes()
+
+
+def test_one_sentence_tells_that_all_ranks_of_a_host_were_killed(cluster):
+    launcher = horovodrun(cluster, [(0, 1), (1, 2)], 3)
+    job = cluster.spawn(0, launcher + [sys.executable, WORKER, 'never_ends'])
+    wait_until(lambda: job.output().count('TRAINS') == 3, job.output)
+    try:
+        for pid in ranks(cluster, 1):
+            os.kill(pid, signal.SIGKILL)
+        outcome = job.wait(LIMIT_SECONDS)
+        assert outcome.code not in (0, None), outcome.output
+        said = sentences(outcome.output)
+        assert len(said) == 1, outcome.output
+        assert re.search(r'Rank [12] on host h1 was killed from outside', said[0]), outcome.output
+        wait_until(lambda: not left_over(cluster), lambda: left_over(cluster))
+    finally:
+        cluster.end_processes()
+
+
+def test_one_sentence_tells_that_a_host_lost_all_processes_with_their_guards(cluster):
+    launcher = horovodrun(cluster, [(0, 1), (1, 2)], 3)
+    job = cluster.spawn(0, launcher + [sys.executable, WORKER, 'never_ends'])
+    wait_until(lambda: job.output().count('TRAINS') == 3, job.output)
+    try:
+        for pid, _ in left_over(cluster):
+            if pid in cluster.processes(1):
+                os.kill(pid, signal.SIGKILL)
+        outcome = job.wait(LIMIT_SECONDS)
+        assert outcome.code not in (0, None), outcome.output
+        said = sentences(outcome.output)
+        assert len(said) == 1, outcome.output
+        named = r'[Rr]ank [12] on host h1 (and rank 2 on host h1 )?ha(s|ve) ended without a word'
+        assert re.search(named, said[0]), outcome.output
+        wait_until(lambda: not left_over(cluster), lambda: left_over(cluster))
+    finally:
+        cluster.end_processes()
+
+
+@pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM])
+def test_one_sentence_tells_that_the_launcher_of_several_hosts_was_interrupted(cluster, number):
+    job = cluster.start([sys.executable, WORKER, 'never_ends'])
+    wait_until(lambda: job.output().count('TRAINS') == 2, job.output)
+    try:
+        job.process.send_signal(number)
+        outcome = job.wait(LIMIT_SECONDS)
+        assert outcome.code not in (0, None), outcome.output
+        wait_until(lambda: not left_over(cluster), lambda: left_over(cluster))
+        assert len(sentences(outcome.output)) == 1, outcome.output
     finally:
         cluster.end_processes()

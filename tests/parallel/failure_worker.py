@@ -278,6 +278,8 @@ def wait(*arguments):
 
 def main(way):
     is_last = os.environ.get('HOROVOD_RANK') == '1'
+    if way == 'first_killed_before_the_job':
+        is_last, way = not is_last, 'killed_before_the_job'
     if way == 'killed_before_it_meets' and is_last:
         job.hvd.init = die
     if way == 'never_meets':

@@ -52,7 +52,11 @@ class Rank:
     def end(self):
         self.process.kill()
         self.process.communicate()
-        self.guard.wait()
+        self.await_guard()
+
+    def await_guard(self):
+        """Waits until the guard has ended, if perhaps not been reaped."""
+        wait_for(lambda: not self.guard.is_running() or self.guard.status() == psutil.STATUS_ZOMBIE)
 
 
 class Job:
@@ -92,7 +96,7 @@ def test_one_guard_tells_of_ranks_that_are_killed_and_no_survivor_does(killed):
     for rank in killed:
         job.ranks[rank].kill()
     for rank in killed:
-        job.ranks[rank].guard.wait()
+        job.ranks[rank].await_guard()
     for rank in set(range(3)) - set(killed):
         assert job.ranks[rank].do('is_told')
     lines = job.said()
@@ -129,7 +133,7 @@ def test_the_guards_tell_by_themselves_when_that_of_rank_0_is_silent():
     job = Job(2)
     job.ranks[0].guard.suspend()
     job.ranks[1].kill()
-    job.ranks[1].guard.wait()
+    job.ranks[1].await_guard()
     job.ranks[0].guard.kill()
     lines = job.said()
     assert len(lines) == 1 and lines[0].startswith('Rank 1 on host h was killed'), lines
