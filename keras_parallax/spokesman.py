@@ -129,7 +129,7 @@ class Spokesman:
         for first in list(self._first):
             _send(first, ('%s %s' % (TELL, text)).strip())
             deadline = time.monotonic() + _ANSWER_SECONDS
-            while first in self._first and time.monotonic() < deadline:
+            while not self._told and first in self._first and time.monotonic() < deadline:
                 if select.select([first], [], [], _TICK_SECONDS)[0] and YOU in self._hear():
                     return False
             return self._told
