@@ -153,9 +153,9 @@ def test_a_rank_that_never_starts_is_named_with_its_host(cluster, started, run):
 
 
 def test_one_sentence_tells_that_all_ranks_of_a_host_were_killed(cluster):
-    launcher = horovodrun(cluster, [(0, 1), (1, 2)], 3)
+    launcher = horovodrun(cluster, [(0, 2), (1, 2)], 4)
     job = cluster.spawn(0, launcher + [sys.executable, WORKER, 'never_ends'])
-    wait_until(lambda: job.output().count('TRAINS') == 3, job.output)
+    wait_until(lambda: job.output().count('TRAINS') == 4, job.output)
     try:
         for pid in ranks(cluster, 1):
             os.kill(pid, signal.SIGKILL)
@@ -163,16 +163,16 @@ def test_one_sentence_tells_that_all_ranks_of_a_host_were_killed(cluster):
         assert outcome.code not in (0, None), outcome.output
         said = sentences(outcome.output)
         assert len(said) == 1, outcome.output
-        assert re.search(r'Rank [12] on host h1 was killed from outside', said[0]), outcome.output
+        assert re.search(r'Rank [23] on host h1 was killed from outside', said[0]), outcome.output
         wait_until(lambda: not left_over(cluster), lambda: left_over(cluster))
     finally:
         cluster.end_processes()
 
 
 def test_one_sentence_tells_that_a_host_lost_all_processes_with_their_guards(cluster):
-    launcher = horovodrun(cluster, [(0, 1), (1, 2)], 3)
+    launcher = horovodrun(cluster, [(0, 2), (1, 2)], 4)
     job = cluster.spawn(0, launcher + [sys.executable, WORKER, 'never_ends'])
-    wait_until(lambda: job.output().count('TRAINS') == 3, job.output)
+    wait_until(lambda: job.output().count('TRAINS') == 4, job.output)
     try:
         for pid, _ in left_over(cluster):
             if pid in cluster.processes(1):
@@ -181,7 +181,7 @@ def test_one_sentence_tells_that_a_host_lost_all_processes_with_their_guards(clu
         assert outcome.code not in (0, None), outcome.output
         said = sentences(outcome.output)
         assert len(said) == 1, outcome.output
-        named = r'[Rr]ank [12] on host h1 (and rank 2 on host h1 )?ha(s|ve) ended without a word'
+        named = r'Rank [23] on host h1 (and rank 3 on host h1 )?ha(s|ve) ended without a word'
         assert re.search(named, said[0]), outcome.output
         wait_until(lambda: not left_over(cluster), lambda: left_over(cluster))
     finally:
