@@ -66,8 +66,7 @@ class Guard:
         if listener is not None:
             listener.close()
         self._asking = threading.Lock()
-        if self.place:
-            self.meet(self.place)
+        self.meet(self.place)
 
     def beat(self):
         """Says that the rank lives. To be called several times in `silence_seconds`."""
@@ -81,9 +80,11 @@ class Guard:
         """Says where the guard of rank 0 is to be found.
 
         Args:
-            place: its address, its port, and a word that only the guards of this job know.
+            place: its address, its port, and a word that only the guards of this job know; `None`
+                if it is not to be found.
         """
-        self._write('%s %s %d %s' % (spokesman.MEET, *place))
+        if place is not None:
+            self._write('%s %s %d %s' % (spokesman.MEET, *place))
 
     def is_told(self, sentence=''):
         """Whether the user has been told why the job ends; if not, this rank is to tell it now.

@@ -107,8 +107,7 @@ class Job:
         self._watch.start()
         self._excepthook, sys.excepthook = sys.excepthook, self._on_exception
         said = self.gather([socket.gethostname(), self.local_rank, self._guard.place])
-        if self.rank and said[0][2]:
-            self._guard.meet(said[0][2])
+        self._guard.meet(said[0][2])
         self.hosts = hosts_of([each[:2] for each in said])
         # Hosts may have unequal numbers of workers, but every rank must plan alike.
         workers = -(-self.size // len(self.hosts))
