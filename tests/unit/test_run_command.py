@@ -13,7 +13,12 @@ from keras_parallax.run_command import STARTED, STARTING, UNKNOWN, delay, stage
 from keras_parallax.run_command import __file__ as RUN
 
 #: The command without the package around it, which would load TensorFlow each time.
-ALONE = 'import runpy, sys; runpy.run_path(sys.argv.pop(1))["command"]()'
+ALONE = """
+import importlib.util, runpy, sys
+spec = importlib.util.find_spec('keras_parallax')
+sys.modules['keras_parallax'] = importlib.util.module_from_spec(spec)
+runpy.run_path(sys.argv.pop(1))['command']()
+"""
 
 #: Fails as often as its first argument says, with the code of the second; counts in a file.
 FAILS = 'echo $KERAS_PARALLAX_RESTARTS >> "$0"; test $KERAS_PARALLAX_RESTARTS -ge $1 || exit $2'
