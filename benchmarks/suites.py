@@ -33,7 +33,10 @@ SUITES = {
         bandwidths=(200,),
     ),
     'ctr': dict(
-        work='ctr', variants=[{'kind': 'deepfm', 'width': 64}], systems=ALONE + PEERS + OURS
+        work='ctr',
+        variants=[{'kind': 'deepfm', 'width': 64}],
+        systems=ALONE + PEERS + OURS,
+        bandwidths=(50,) + BANDWIDTHS,
     ),
     # The other models and widths, where that tells most.
     'ctr-more': dict(
