@@ -87,7 +87,7 @@ def build(work, place, threads):
 
     config = session_config(threads)
     ports = [_free_port() for _ in range(2)]
-    address = _own_address()
+    address = addresses.find_own_address()
     found = place.gather(['%s:%d' % (address, port) for port in ports])
     cluster = {'ps': [pair[0] for pair in found], 'worker': [pair[1] for pair in found]}
     server_process = subprocess.Popen(
@@ -142,10 +142,6 @@ def build(work, place, threads):
 def _die_with_parent():
     # prctl(PR_SET_PDEATHSIG, SIGKILL), which Python has no function for.
     ctypes.CDLL(None).prctl(1, 9)
-
-
-def _own_address():
-    return addresses.own_address(os.environ, addresses._addresses_of, socket.gethostname())
 
 
 def _free_port():

@@ -129,7 +129,7 @@ class GraphScope:
             for weight in self.records
             if not isinstance(weight, ShardedVariable)
         )
-        if self.server and any(looked_up):
+        if self.server and not self._on_server and any(looked_up):
             self.use_server()
 
     def _load(self, values):
