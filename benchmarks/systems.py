@@ -155,7 +155,9 @@ def parallax(work, place, threads, fp16=False, **arguments):
 
     compression = kp.Compression.fp16 if fp16 else kp.Compression.none
     with kp.ParallaxStrategy(**arguments):
-        optimizer = kp.ParallaxOptimizer(_keras_optimizer(work), compression=compression)
+        optimizer = kp.ParallaxOptimizer(
+            _keras_optimizer(work), compression=compression, pull_compression=compression
+        )
         return _compiled(work, place, optimizer)
 
 

@@ -9,7 +9,7 @@ momentum subtracts from a row is never lost.
 import numbers
 from typing import NamedTuple, Optional
 
-from keras_parallax import cluster, halves, roads
+from keras_parallax import cluster, roads
 from keras_parallax.compat import tf
 from keras_parallax.errors import PlanError
 from keras_parallax.exchange import PartGradient, Pushed, RowGradients, split_gradients
@@ -85,11 +85,11 @@ def push_rows(table, gradients, split, how):
         `Pushed`, with a part for every shard.
     """
     with tf.device(cluster.shard_device(how.rank)):
-        items, context = split_gradients(table, gradients, split, how)
+        items, restore = split_gradients(table, gradients, split, how)
     parts = []
-    for number, (shard, (rows, *values)) in enumerate(zip(table.shards, items)):
+    for number, (shard, (rows, values)) in enumerate(zip(table.shards, items)):
         with tf.device(shard.device):
-            arrived = halves.decompress(list(map(tf.identity, values)), how.compression, context)
+            arrived = restore(tf.identity(values))
             rows = RowGradients(as_indices(rows), arrived)
         parts.append(PartGradient(Part(table, shard, number), rows))
     return Pushed([], parts, [])

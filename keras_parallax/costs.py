@@ -95,8 +95,28 @@ def id_dtype(rows):
     return next(name for name in _ID_TYPES if rows - 1 <= np.iinfo(name).max)
 
 
-#: What a row in half precision takes besides its values (`halves`).
-EXPONENT_BYTES = 1
+class Halved(NamedTuple):
+    """What travels in half precision: `gradients`, and the rows that are pulled."""
+
+    gradients: bool = False
+    pulls: bool = False
+
+
+NOTHING_HALVED = Halved()
+
+
+def row_bytes(width, dtype, halved=False):
+    """Bytes of a row of a table on the network.
+
+    Args:
+        width: number of its values.
+        dtype: their dtype.
+        halved: whether rows travel in half precision, with an exponent each (`halves`). Those that
+            would not get smaller do not.
+    """
+    dtype = np.dtype(dtype)
+    whole = width * dtype.itemsize
+    return min(whole, 2 * (width + 1)) if halved and dtype.kind == 'f' else whole
 
 
 def wire_bytes(size, dtype, fp16=False):
@@ -105,7 +125,7 @@ def wire_bytes(size, dtype, fp16=False):
     Args:
         size: their bytes in memory.
         dtype: the variable's dtype.
-        fp16: whether `Compression.fp16` is on.
+        fp16: whether they travel in half precision.
     """
     dtype = np.dtype(dtype)
     return size * 2 / dtype.itemsize if fp16 and dtype.kind == 'f' else size

@@ -116,7 +116,8 @@ class Exchange(NamedTuple):
     Attributes:
         rank, size: this rank, and the number of ranks.
         reduction: `'mean'` or `'sum'` over the ranks, for rows.
-        compression: one of `hvd.Compression`: the form in which values travel.
+        compression: one of `hvd.Compression`: the form in which gradients travel.
+        pull_compression: the same of rows that are pulled.
         prefix: prefix of the names of collectives and queues, the same on every rank.
         host: the `host.Host` whose leader pushes for all its workers, or `None`.
     """
@@ -125,6 +126,7 @@ class Exchange(NamedTuple):
     size: int
     reduction: str
     compression: type
+    pull_compression: type
     prefix: str
     host: Optional[Host] = None
 
@@ -185,14 +187,10 @@ def allgather(table, gradients, how):
     """
     if how.size > 1:
         name = '%s.%s' % (how.prefix, table.name)
-        small, context = halves.compress(gradients.values, how.compression)
-        gathered = [
-            unmerged(horovod_ops.allgather(part, name='%s.values_%d' % (name, number)))
-            for number, part in enumerate(small)
-        ]
+        small, restore = halves.compress(gradients.values, how.compression)
         gradients = sum_by_row(
             unmerged(horovod_ops.allgather(gradients.rows, name=name + '.rows')),
-            halves.decompress(gathered, how.compression, context),
+            restore(unmerged(horovod_ops.allgather(small, name=name + '.values'))),
         )
     return [PartGradient(part, how.reduced(gradients)) for part in table.parts_of(0)]
 
@@ -207,16 +205,16 @@ def split_gradients(table, gradients, split, how):
         how: the `Exchange`.
 
     Returns:
-        A pair: for each shard a tuple of its rows and of what they are sent as, and what
-        `halves.decompress` needs to know besides.
+        A pair: for each shard a pair of its rows and of what their values are sent as, and a
+        function that makes the values what they were.
     """
     if split is None:
         split = split_by_shard(gradients.rows, table.plan.shards)
-    small, context = halves.compress(gradients.values, how.compression)
+    small, restore = halves.compress(gradients.values, how.compression)
     of_shards = [small]
     if len(table.shards) > 1:
-        of_shards = [[tf.gather(part, places) for part in small] for places in split.positions]
-    return [(rows, *values) for rows, values in zip(split.rows, of_shards)], context
+        of_shards = [tf.gather(small, places) for places in split.positions]
+    return list(zip(split.rows, of_shards)), restore
 
 
 def push_rows(table, gradients, split, how, after):
@@ -240,16 +238,16 @@ def push_rows(table, gradients, split, how, after):
                 rows = [tf.reshape(rows, [-1]) for rows, _ in of_host]
                 values = [tf.reshape(values, [-1] + table.row_shape) for _, values in of_host]
                 gradients, split = sum_by_row(tf.concat(rows, 0), tf.concat(values, 0)), None
-        items, context = split_gradients(table, gradients, split, how)
+        items, restore = split_gradients(table, gradients, split, how)
     queues, operations = _push(table, items, how, after)
     parts = []
     for part in table.parts_of(how.rank):
         with tf.device(part.variable.device):
             items = [queue.dequeue() for queue in queues[part.shard]]
-            rows, values, *exponents = [tf.concat(column, 0) for column in zip(*items)]
+            rows, values = [tf.concat(column, 0) for column in zip(*items)]
             rows.set_shape([None])
+            values = restore(values)
             values.set_shape([None] + table.row_shape)
-            values = halves.decompress([values] + exponents, how.compression, context)
             summed = sum_by_row(as_indices(rows), values)
             parts.append(PartGradient(part, how.reduced(summed)))
     return Pushed(handed + operations, parts, _own(queues, table, how.rank))

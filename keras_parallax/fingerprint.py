@@ -23,7 +23,10 @@ def model_report(plan, optimizer, settings, asked=()):
     said.append(('optimizer', type(optimizer if inner is None else inner).__name__))
     if inner is None:
         said.append(('optimizer config', repr(sorted(optimizer.get_config().items()))))
-    settings = settings._replace(compression=settings.compression.__name__)
+    settings = settings._replace(
+        compression=settings.compression.__name__,
+        pull_compression=settings.pull_compression.__name__,
+    )
     said.append(('settings of ParallaxOptimizer', repr(dict(settings._asdict()))))
     for options in asked:
         said.append(('%s of ParallaxStrategy' % type(options).__name__, repr(options)))

@@ -1,13 +1,16 @@
 """Rows in half precision: each with the power of two that brings it to the middle of its range.
 
 The gradient of a mean over some thousand words is of the order of 1e-6, where half precision has
-few digits or none: its smallest number with all 11 bits is 6e-5 (IEEE 754, binary16). A byte a row
-keeps them all.
+few digits or none: its smallest number with all 11 bits is 6e-5 (IEEE 754, binary16). One number
+more in a row, its exponent, keeps them all.
 """
 
-from keras_parallax.compat import hvd, tf
+import numpy as np
 
-#: The largest exponent that is sent.
+from keras_parallax.compat import hvd, tf
+from keras_parallax.costs import row_bytes
+
+#: The largest exponent that is sent. Half precision holds whole numbers up to 2048.
 _LARGEST = 120.0
 
 
@@ -15,29 +18,29 @@ def compress(rows, compression):
     """Makes rows smaller for their way.
 
     Args:
-        rows: `[n] + row_shape`.
+        rows: `[n] + row_shape`, with a row shape that is known.
         compression: one of `hvd.Compression`, or another class with `compress` and `decompress`.
 
     Returns:
-        A pair: a list of tensors to be sent, each of length `n`, and what `decompress` needs to
-        know besides.
+        A pair: the tensor to be sent, of length `n`, and a function that makes the rows what they
+        were, `[n] + row_shape`, from what has arrived.
     """
-    if compression is not hvd.Compression.fp16 or not rows.dtype.is_floating:
+    dtype, shape = rows.dtype.base_dtype, rows.shape.as_list()[1:]
+    width = int(np.prod(shape))
+    if compression is not hvd.Compression.fp16:
         small, context = compression.compress(rows)
-        return [small], context
-    axes = list(range(1, rows.shape.ndims))
-    largest = tf.reduce_max(tf.abs(rows), axes, keepdims=True) if axes else tf.abs(rows)
+        return small, lambda arrived: compression.decompress(arrived, context)
+    if row_bytes(width, dtype.as_numpy_dtype, True) >= width * dtype.size:
+        return rows, tf.identity
+    flat = tf.reshape(rows, [-1, width])
+    largest = tf.reduce_max(tf.abs(flat), 1, keepdims=True)
+    two = tf.constant(2.0, dtype)
     # Rows of zeros have no exponent, and get the smallest.
-    two = tf.constant(2.0, rows.dtype)
     exponents = tf.clip_by_value(tf.floor(tf.log(largest) / tf.log(two)), -_LARGEST, _LARGEST)
-    halves, context = compression.compress(rows * tf.pow(two, -exponents))
-    return [halves, tf.cast(tf.reshape(exponents, [-1]), tf.int8)], context
+    halved = tf.cast(flat * tf.pow(two, -exponents), tf.float16)
 
+    def restore(arrived):
+        arrived = tf.cast(tf.reshape(arrived, [-1, width + 1]), dtype)
+        return tf.reshape(arrived[:, :width] * tf.pow(two, arrived[:, width:]), [-1] + shape)
 
-def decompress(tensors, compression, context):
-    """Makes rows what they were, of `[n] + row_shape`, from what `compress` returned."""
-    rows = compression.decompress(tensors[0], context)
-    if len(tensors) == 1:
-        return rows
-    exponents = tf.reshape(tf.cast(tensors[1], rows.dtype), [-1] + [1] * (rows.shape.ndims - 1))
-    return rows * tf.pow(tf.constant(2.0, rows.dtype), exponents)
+    return tf.concat([halved, tf.cast(exponents, tf.float16)], 1), restore

@@ -96,13 +96,14 @@ class Host:
         """Whether other workers are on the host."""
         return len(self._ranks) > 1
 
-    def pull_rows(self, table, name, ids):
+    def pull_rows(self, table, name, ids, compression):
         """Has a training step pull rows of a sparse table together with the host's other workers.
 
         Args:
             table: a `Table` with shards, or a `bundle.Bundle`.
             name: the pull's name, the same on every rank.
             ids: the ids that this worker wants, `[n]`.
+            compression: one of `hvd.Compression`: the form in which rows come to the host.
 
         Returns:
             The rows, `[n] + row_shape`.
@@ -112,7 +113,7 @@ class Host:
         with self._at_leader():
             if self.leads:
                 others = [tf.reshape(queue.dequeue(), [-1]) for queue in asked]
-                rows, *of_others = pull(table, [ids] + others).outputs
+                rows, *of_others = pull(table, [ids] + others, compression).outputs
                 after = [queue.enqueue([part]) for queue, part in zip(answered, of_others)]
             else:
                 with tf.control_dependencies([asked[self._place].enqueue([ids])]):

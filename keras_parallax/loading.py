@@ -20,6 +20,7 @@ def load_model(
     compile=True,
     name=None,
     compression=hvd.Compression.none,
+    pull_compression=hvd.Compression.none,
     sparse_update=EXACT,
     sparse_reduction=MEAN,
 ):
@@ -33,6 +34,7 @@ def load_model(
             state of its optimizer. Without, every rank must see the file.
         name: as in `ParallaxOptimizer`.
         compression: as in `ParallaxOptimizer`.
+        pull_compression: as in `ParallaxOptimizer`.
         sparse_update: as in `ParallaxOptimizer`.
         sparse_reduction: as in `ParallaxOptimizer`.
 
@@ -76,6 +78,7 @@ def load_model(
         ParallaxOptimizer,
         name=name,
         compression=compression,
+        pull_compression=pull_compression,
         sparse_update=sparse_update,
         sparse_reduction=sparse_reduction,
     )

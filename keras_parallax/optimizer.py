@@ -7,7 +7,8 @@ from keras_parallax.compat import hvd, tf
 from keras_parallax.errors import ParallaxError, ScopeError
 from keras_parallax.exchange import MEAN, SUM
 from keras_parallax.scope import scope_of
-from keras_parallax.train_step import Settings, TrainStep
+from keras_parallax.settings import Settings
+from keras_parallax.train_step import TrainStep
 from keras_parallax.updates import EXACT, LAZY
 
 
@@ -97,6 +98,7 @@ def ParallaxOptimizer(  # noqa: N802 - named as Horovod names its DistributedOpt
     optimizer,
     name=None,
     compression=hvd.Compression.none,
+    pull_compression=hvd.Compression.none,
     sparse_update=EXACT,
     sparse_reduction=MEAN,
     keras=None,
@@ -112,7 +114,9 @@ def ParallaxOptimizer(  # noqa: N802 - named as Horovod names its DistributedOpt
             `tf.train.Optimizer`.
         name: prefix of the names of Horovod's collectives; the same on every rank. Defaults to
             `'Parallax'` and the class of the optimizer.
-        compression: one of `hvd.Compression`, for dense gradients on their way.
+        compression: one of `hvd.Compression`, for gradients on their way, dense ones and rows.
+        pull_compression: one of `hvd.Compression`, for the rows of tables that a training step
+            pulls. The shards, evaluations and predictions keep full precision.
         sparse_update: `'exact'` gives Keras's numbers: an optimizer with momentum moves every row
             of a table every step. `'lazy'` moves the touched rows and their slots only, which is
             far cheaper on a large table: momentum of a row without a gradient neither decays nor
@@ -143,11 +147,8 @@ def ParallaxOptimizer(  # noqa: N802 - named as Horovod names its DistributedOpt
     """
     _require_one_of('sparse_update', sparse_update, (EXACT, LAZY))
     _require_one_of('sparse_reduction', sparse_reduction, (MEAN, SUM))
-    if not (hasattr(compression, 'compress') and hasattr(compression, 'decompress')):
-        raise ValueError(
-            'compression must be one of kp.Compression, for instance kp.Compression.fp16, but %r '
-            'was given.' % (compression,)
-        )
+    _require_compression('compression', compression)
+    _require_compression('pull_compression', pull_compression)
     scope = scope_of(tf.get_default_graph())
     optimizer = _as_keras_optimizer(optimizer, keras, scope)
     if isinstance(optimizer, _Wrapper):
@@ -167,7 +168,11 @@ def ParallaxOptimizer(  # noqa: N802 - named as Horovod names its DistributedOpt
     wrapped._parallax_weights = wrapped.__dict__.pop('weights', None)
     wrapped.__class__ = type(cls.__name__, (_Wrapper, cls), {'__module__': cls.__module__})
     wrapped._parallax_settings = Settings(
-        name or 'Parallax' + cls.__name__, compression, sparse_update, sparse_reduction
+        name or 'Parallax' + cls.__name__,
+        compression,
+        pull_compression,
+        sparse_update,
+        sparse_reduction,
     )
     return wrapped
 
@@ -185,6 +190,14 @@ def step_of(model):
             'use the callback in fit.'
         )
     return step
+
+
+def _require_compression(argument, value):
+    if not (hasattr(value, 'compress') and hasattr(value, 'decompress')):
+        raise ValueError(
+            '%s must be one of kp.Compression, for instance kp.Compression.fp16, but %r was given.'
+            % (argument, value)
+        )
 
 
 def _require_one_of(argument, value, accepted):

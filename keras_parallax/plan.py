@@ -96,14 +96,14 @@ class Plan(NamedTuple):
         servers: number of servers.
         requested: the architecture that was asked for.
         cluster: the `costs.Cluster` that it is for; `None` if every rank works for itself.
-        fp16: whether gradients travel in half precision.
+        fp16: `costs.Halved`: what travels in half precision.
     """
 
     variables: Tuple[PlannedVariable, ...]
     servers: int
     requested: str = roads.HYBRID
     cluster: Optional[costs.Cluster] = None
-    fp16: bool = False
+    fp16: costs.Halved = costs.NOTHING_HALVED
 
     @property
     def architecture(self):
@@ -174,7 +174,7 @@ class Plan(NamedTuple):
             'requested': self.requested,
             'servers': self.servers,
             'cluster': self.cluster and dict(self.cluster._asdict()),
-            'fp16': self.fp16,
+            'fp16': dict(self.fp16._asdict()),
             'prediction': prediction and prediction.as_data(),
             'variables': [
                 dict(
@@ -209,7 +209,7 @@ def make_plan(
     density=None,
     local_aggregation=True,
     cluster=None,
-    fp16=False,
+    fp16=costs.NOTHING_HALVED,
 ):
     """Decides the class and the place of every variable of a model.
 
@@ -232,7 +232,7 @@ def make_plan(
         local_aggregation: whether a row that several workers of a host touch crosses the network
             once for all of them, if `cluster` says so too.
         cluster: the `costs.Cluster`, or `None`: a host for each server.
-        fp16: whether gradients travel in half precision.
+        fp16: `costs.Halved`: what travels in half precision.
 
     Returns:
         A `Plan`.
@@ -392,7 +392,8 @@ def _weight(variable, cluster, fp16):
     alpha = variable.alpha if variable.kind == rules.SPARSE else 1.0
     if alpha is None:
         return placement.Weight(variable.rows, variable.bytes)
-    gradients = costs.wire_bytes(variable.bytes, variable.dtype, fp16)
+    halves = fp16.gradients, fp16.pulls and variable.kind == rules.SPARSE
+    gradients, pulled = [costs.wire_bytes(variable.bytes, variable.dtype, h) for h in halves]
     alpha = costs.host_alpha(alpha, cluster)
-    traffic = cluster.hosts * alpha * (variable.bytes + gradients)
+    traffic = cluster.hosts * alpha * (pulled + gradients)
     return placement.Weight(variable.rows, variable.bytes, traffic)

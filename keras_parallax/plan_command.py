@@ -7,7 +7,7 @@ import click
 
 from keras_parallax import roads
 from keras_parallax.classify import DENSE, SPARSE, WHOLE_TABLE, classify
-from keras_parallax.costs import Cluster
+from keras_parallax.costs import Cluster, Halved
 from keras_parallax.errors import ParallaxError
 from keras_parallax.plan import make_plan
 from keras_parallax.summary import format_summary
@@ -125,6 +125,7 @@ _AT_LEAST_1 = click.IntRange(min=1)
     help='A server in each worker, one on each host, or so many machines for servers alone.',
 )
 @click.option('--fp16', is_flag=True, help='Gradients travel in half precision.')
+@click.option('--fp16-pulls', is_flag=True, help='Rows that are pulled do.')
 @click.option(
     '--local-aggregation/--no-local-aggregation',
     default=True,
@@ -180,6 +181,7 @@ def plan_for(
     override,
     servers,
     fp16,
+    fp16_pulls,
     local_aggregation,
 ):
     """Makes the plan that the command's options ask for.
@@ -196,6 +198,7 @@ def plan_for(
         override: list of pairs of a variable's name and a class.
         servers: `'worker'`, `'host'`, or a number of machines for servers alone.
         fp16: whether gradients travel in half precision.
+        fp16_pulls: whether rows that are pulled do.
         local_aggregation: whether a host's workers share what crosses the network.
 
     Returns:
@@ -227,7 +230,7 @@ def plan_for(
         partitions=_by_name(partitions, splittable) or None,
         density=_by_name(alpha, tables),
         cluster=cluster,
-        fp16=fp16,
+        fp16=Halved(fp16, fp16_pulls),
     )
 
 

@@ -93,13 +93,13 @@ class Prediction(NamedTuple):
         }
 
 
-def predict(plan, cluster, fp16=False):
+def predict(plan, cluster, fp16=costs.NOTHING_HALVED):
     """Predicts what a plan costs.
 
     Args:
         plan: a `Plan`.
         cluster: the `costs.Cluster`.
-        fp16: whether gradients travel in half precision.
+        fp16: `costs.Halved`: what travels in half precision.
 
     Returns:
         A `Prediction`. Rows are taken to be touched evenly, so that a shard has the traffic of its
@@ -120,14 +120,17 @@ def predict(plan, cluster, fp16=False):
                 for road, each in roads.items()
             }
         )
-        gradients = costs.wire_bytes(variable.bytes, variable.dtype, fp16)
+        gradients, pulled = (
+            costs.wire_bytes(variable.bytes, variable.dtype, half)
+            for half in (fp16.gradients, fp16.pulls)
+        )
         rows = max(1, variable.rows)
         if variable.kind != SPARSE:
             dense_size += gradients
         elif variable.alpha is None:
             unknown.append(variable.name)
         else:
-            tables.append((rows, variable.bytes / rows, gradients / rows, variable.alpha))
+            tables.append((rows, pulled / rows, gradients / rows, variable.alpha))
     sums[FLOOR] += np.stack(_on_hosts(costs.floor(dense_size, tables, cluster), works))
     totals = {road: _total(each, works, cluster) for road, each in sums.items()}
     shards = sum(len(variable.shards) for variable in plan.variables)
@@ -159,8 +162,7 @@ def server_loads(plan, cluster):
 def _roads(variable, servers, cluster, fp16, works):
     """A variable's `Traffic` of every machine on the plan's road and on the two others."""
     rows = max(1, variable.rows)
-    row_bytes = variable.bytes / rows
-    gradients = costs.wire_bytes(variable.bytes, variable.dtype, fp16)
+    gradients = costs.wire_bytes(variable.bytes, variable.dtype, fp16.gradients)
     reduced = _on_hosts(costs.allreduce(gradients, cluster), works)
     if variable.kind != SPARSE:
         planned = reduced
@@ -170,17 +172,16 @@ def _roads(variable, servers, cluster, fp16, works):
         return {PLAN: planned, ALLGATHER: reduced, ALLREDUCE: reduced}
     if variable.alpha is None:
         return {PLAN: None, ALLGATHER: None, ALLREDUCE: reduced}
-    ids, pushed = _id_bytes(rows), gradients / rows
-    if gradients < variable.bytes:
-        pushed += costs.EXPONENT_BYTES
+    ids, width = _id_bytes(rows), np.prod(variable.shape[1:], dtype=np.int64)
+    pulled, pushed = (
+        costs.row_bytes(width, variable.dtype, half) for half in (fp16.pulls, fp16.gradients)
+    )
     gathered = costs.allgather(rows, pushed, variable.alpha, cluster, ids)
     planned = gathered = _on_hosts(gathered, works)
     if variable.shards:
         shares = _shares(variable, servers, cluster, len(works))
         ids = _id_bytes(max(shard.rows for shard in variable.shards))
-        planned = costs.servers(
-            rows, row_bytes, pushed, variable.alpha, cluster, ids, shares, works
-        )
+        planned = costs.servers(rows, pulled, pushed, variable.alpha, cluster, ids, shares, works)
     return {PLAN: planned, ALLGATHER: gathered, ALLREDUCE: reduced}
 
 

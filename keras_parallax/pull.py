@@ -2,8 +2,8 @@
 
 from typing import List, NamedTuple
 
-from keras_parallax import cluster, compat, graph
-from keras_parallax.compat import tf
+from keras_parallax import cluster, compat, graph, halves
+from keras_parallax.compat import hvd, tf
 from keras_parallax.costs import id_dtype
 from keras_parallax.session import ID_MARK
 
@@ -79,7 +79,7 @@ def split_by_shard(ids, shards):
     return SplitIds(ids, small, positions)
 
 
-def pull(table, ids_of_lookups):
+def pull(table, ids_of_lookups, compression=hvd.Compression.none):
     """Builds the pull of a table's rows for some lookups.
 
     Each row travels once however often the ids name it, and only from its shard.
@@ -87,6 +87,7 @@ def pull(table, ids_of_lookups):
     Args:
         table: a `Table` with shards.
         ids_of_lookups: a list of tensors of ids of any shape, int32 or int64.
+        compression: one of `hvd.Compression`: the form in which rows travel.
 
     Returns:
         A `Pull`. Running it raises an error that names the table if an id is outside it.
@@ -102,7 +103,7 @@ def pull(table, ids_of_lookups):
     )
     with tf.control_dependencies([check]):
         split = split_by_shard(tf.identity(unique), table.plan.shards)
-    rows = gather_rows(table, split)
+    rows = gather_rows(table, split, compression)
     inverses = [inverse] if len(flat) == 1 else tf.split(inverse, [tf.size(ids) for ids in flat])
     outputs = []
     for ids, part in zip(ids_of_lookups, inverses):
@@ -112,16 +113,19 @@ def pull(table, ids_of_lookups):
     return Pull(split, rows, outputs, list(inverses))
 
 
-def gather_rows(table, split):
-    """Gathers rows from the shards, in the order of `split.ids`."""
+def gather_rows(table, split, compression=hvd.Compression.none):
+    """Gathers rows from the shards, in the order of `split.ids`; arguments as `pull` has them."""
     parts = []
     for number, (shard, rows) in enumerate(zip(table.shards, split.rows)):
         with tf.device(shard.device):
-            parts.append(table.gather(number, rows))
+            # What makes the rows whole again is the same for every shard.
+            small, restore = halves.compress(table.gather(number, rows), compression)
+            parts.append(small)
     if len(parts) == 1:
         rows = tf.identity(parts[0])
     else:
         rows = tf.dynamic_stitch(split.positions, parts)
+    rows = restore(rows)
     rows.set_shape([None] + table.row_shape)
     return rows
 

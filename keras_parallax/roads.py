@@ -13,7 +13,7 @@ HYBRID, ALLREDUCE, PS, AUTO = 'hybrid', 'allreduce', 'ps', 'auto'
 ARCHITECTURES = (HYBRID, ALLREDUCE, PS, AUTO)
 
 
-def choose(use, natural, architecture, alpha, cluster, fp16=False):
+def choose(use, natural, architecture, alpha, cluster, fp16=costs.NOTHING_HALVED):
     """Chooses the class of a table that could be sparse.
 
     Args:
@@ -26,7 +26,7 @@ def choose(use, natural, architecture, alpha, cluster, fp16=False):
             the table then stays sparse, unless it is so small that even untouched it would be
             cheaper dense.
         cluster: the `costs.Cluster`, or `None` if it is not known: the table stays sparse.
-        fp16: whether gradients travel in half precision.
+        fp16: `costs.Halved`: what travels in half precision.
 
     Returns:
         A `Class`.
@@ -36,27 +36,29 @@ def choose(use, natural, architecture, alpha, cluster, fp16=False):
     cluster = cluster.for_decisions()
     rows = use.shape[0]
     size = np.prod(use.shape, dtype=np.int64) * np.dtype(use.dtype).itemsize
-    row_bytes = size / max(1, rows)
-    gradient_bytes = costs.wire_bytes(row_bytes, use.dtype, fp16)
+    width = np.prod(use.shape[1:], dtype=np.int64)
+    pulled, pushed = (
+        costs.row_bytes(width, use.dtype, half) for half in (fp16.pulls, fp16.gradients)
+    )
     id_bytes = np.dtype(costs.id_dtype(rows)).itemsize
 
     def seconds(traffic, messages):
         return costs.step_seconds(traffic, cluster.bandwidth) + messages * cluster.message_seconds
 
     # Horovod fuses small allreduces and has one round of messages a step anyway.
-    as_dense = seconds(costs.allreduce(gradient_bytes * rows, cluster), 0)
+    as_dense = seconds(
+        costs.allreduce(costs.wire_bytes(size, use.dtype, fp16.gradients), cluster), 0
+    )
     touched = alpha or 0.0
     if architecture == ALLREDUCE:
         if alpha is None:
             return natural
         road = 'allgather of its rows'
-        as_sparse = seconds(
-            costs.allgather(rows, gradient_bytes, touched, cluster, id_bytes), messages=0
-        )
+        as_sparse = seconds(costs.allgather(rows, pushed, touched, cluster, id_bytes), messages=0)
     else:
         road = 'servers'
         as_sparse = seconds(
-            costs.servers(rows, row_bytes, gradient_bytes, touched, cluster, id_bytes), messages=1
+            costs.servers(rows, pulled, pushed, touched, cluster, id_bytes), messages=1
         )
     if as_sparse <= as_dense:
         return natural

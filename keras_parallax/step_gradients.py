@@ -2,7 +2,7 @@
 
 from keras_parallax import asynchronous, bundle, cluster, exchange, sharding, uses
 from keras_parallax.barrier import unfolded_zero
-from keras_parallax.compat import tf
+from keras_parallax.compat import hvd, tf
 from keras_parallax.pull import Connection, gather_rows
 
 
@@ -113,7 +113,7 @@ class StepGradients:
             elif not table.shards:
                 pushed.append(self._allgather(table, gradients))
             elif table not in bundled:
-                self._pull_with_host(table, pulls[table])
+                self._connect(table, pulls[table])
                 pushed.append(self._push(table, pulls[table], gradients))
         return pushed + [self._exchange_bundle(members, pulls, gradients) for members in bundles]
 
@@ -141,14 +141,22 @@ class StepGradients:
         mine = exchange.gradients_by_row(table, lookups)
         return exchange.Pushed([], exchange.allgather(table, mine, self._how), [])
 
-    def _pull_with_host(self, table, pulls):
-        """Has the step pull a table's rows together with the host's other workers."""
-        host = self._how.host
-        if host is None or not host.shares:
+    def _connect(self, table, pulls):
+        """Has the step pull a table's rows, where it does so in another way than a prediction."""
+        how = self._how
+        if not (how.host and how.host.shares) and how.pull_compression is hvd.Compression.none:
             return
         for number, pull in enumerate(pulls):
-            rows = host.pull_rows(table, '%s/pull_%d' % (table.name, number), pull.split.ids)
+            with self._on_worker():
+                rows = self._pull(table, '%s/pull_%d' % (table.name, number), pull.split)
             self.connections.append(Connection(pull.rows, rows))
+
+    def _pull(self, table, name, split):
+        """Rows of a table, or of a bundle: with the host's other workers, if there are any."""
+        how = self._how
+        if how.host and how.host.shares:
+            return how.host.pull_rows(table, name, split.ids, how.pull_compression)
+        return gather_rows(table, split, how.pull_compression)
 
     def _push(self, table, pulls, gradients):
         """Sums a sharded table's gradients; returns `Pushed`."""
@@ -160,15 +168,12 @@ class StepGradients:
 
     def _exchange_bundle(self, members, pulls, gradients):
         """Has the rows of several tables pulled together, and pushes their gradients together."""
-        together, host = bundle.Bundle(members), self._how.host
+        together = bundle.Bundle(members)
         mine = [pulls[table][0] for table in members]
         ids = [pull.split.ids for pull in mine]
         with self._on_worker():
             split = together.ask(ids)
-            if host is not None and host.shares:
-                rows = host.pull_rows(together, together.name, split.ids)
-            else:
-                rows = gather_rows(together, split)
+            rows = self._pull(together, together.name, split)
             of_members = together.split(rows, ids)
             values = [
                 exchange.gradients_of_pull(table, pull, gradients)[0].values

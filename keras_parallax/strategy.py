@@ -4,7 +4,8 @@ import contextlib
 
 from keras_parallax import job, model_methods, resuming, scope, summary, units, updates, uses
 from keras_parallax.asynchronous import Timing, check_timing
-from keras_parallax.compat import hvd, tf
+from keras_parallax.compat import tf
+from keras_parallax.costs import NOTHING_HALVED
 from keras_parallax.errors import PlanError, ScopeError
 from keras_parallax.partition_search import SEARCH, check_search
 from keras_parallax.plan import Request
@@ -222,7 +223,6 @@ class ParallaxStrategy:
         if request.partitions == SEARCH:
             request = request._replace(partitions=None)
         settings = getattr(model.optimizer, '_parallax_settings', None)
-        fp16 = settings is not None and settings.compression is hvd.Compression.fp16
         return uses.plan_model(
             loss,
             model._collected_trainable_weights,
@@ -230,7 +230,7 @@ class ParallaxStrategy:
             graph_scope.servers.count if graph_scope.servers else 0,
             request,
             graph_scope.cluster,
-            fp16,
+            settings.halved if settings else NOTHING_HALVED,
         )
 
     def summary(self, model, print_fn=None, bandwidth=None):

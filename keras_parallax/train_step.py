@@ -1,7 +1,6 @@
 """Assembles a training step: gradients, exchange, updates, barrier."""
 
 import itertools
-from typing import NamedTuple
 
 from keras_parallax import (
     apply,
@@ -34,15 +33,6 @@ from keras_parallax.tuning import Tuning
 
 #: Every rank builds its training steps in the same order, so the numbers agree between ranks.
 _numbers = itertools.count()
-
-
-class Settings(NamedTuple):
-    """The arguments of `ParallaxOptimizer` besides the optimizer."""
-
-    name: str
-    compression: type
-    sparse_update: str
-    sparse_reduction: str
 
 
 class TrainStep:
@@ -139,7 +129,7 @@ class TrainStep:
             self._servers.count if self._servers else 0,
             request,
             self._scope.cluster if self._scope else None,
-            self._settings.compression is hvd.Compression.fp16,
+            self._settings.halved,
         )
 
     @property
@@ -156,6 +146,7 @@ class TrainStep:
             self.size,
             self._settings.sparse_reduction,
             self._settings.compression,
+            self._settings.pull_compression,
             self._prefix,
             self._make_host(),
         )

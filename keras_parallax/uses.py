@@ -3,6 +3,7 @@
 from keras_parallax import classify as rules
 from keras_parallax import graph
 from keras_parallax.compat import tf
+from keras_parallax.costs import NOTHING_HALVED
 from keras_parallax.plan import make_plan
 from keras_parallax.table import ShardedVariable
 
@@ -43,7 +44,7 @@ def describe(loss, variables, records):
     return [_use(variable, members, records.get(variable)) for variable in variables]
 
 
-def plan_model(loss, variables, records, servers, request, cluster=None, fp16=False):
+def plan_model(loss, variables, records, servers, request, cluster=None, fp16=NOTHING_HALVED):
     """Plans the trainable variables of a model.
 
     Args:
@@ -53,7 +54,7 @@ def plan_model(loss, variables, records, servers, request, cluster=None, fp16=Fa
         servers: number of servers.
         request: the `plan.Request`.
         cluster: the `costs.Cluster`.
-        fp16: whether gradients travel in half precision.
+        fp16: `costs.Halved`: what travels in half precision.
 
     Returns:
         A `Plan`.

@@ -616,7 +616,9 @@ def _engine_cases():
         found['fp16_%s' % strategy.get('architecture', 'hybrid')] = CASES['sgd']._replace(
             strategy=strategy, wrap={'compression': 'fp16'}, tolerance=2e-3
         )
-    found['fp16_columns'] = CASES['columns']._replace(wrap={'compression': 'fp16'}, tolerance=2e-3)
+    both = {'compression': 'fp16', 'pull_compression': 'fp16'}
+    for name in ('sgd', 'columns'):
+        found['fp16_both_' + name] = CASES[name]._replace(wrap=both, tolerance=2e-3)
     found['columns_clipnorm'] = CASES['columns']._replace(
         optimizer=lambda keras: keras.optimizers.Adam(lr=0.01, clipnorm=0.2)
     )

@@ -26,7 +26,8 @@ def run(case, keras, name):
     with kp.ParallaxStrategy(**dict(case.strategy, **EXTRA)) as strategy:
         model = case.model(keras)
         wrap = dict(case.wrap)
-        wrap['compression'] = getattr(kp.Compression, wrap.get('compression', 'none'))
+        for way in ('compression', 'pull_compression'):
+            wrap[way] = getattr(kp.Compression, wrap.get(way, 'none'))
         optimizer = kp.ParallaxOptimizer(case.optimizer(keras), keras=name, **wrap)
         model.compile(optimizer, case.loss)
     model.set_weights(cases.start_weights(model))

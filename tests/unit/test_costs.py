@@ -1,5 +1,6 @@
 """What a step costs, against the formulas of Parallax and against counting by hand."""
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -185,6 +186,21 @@ def test_row_numbers_travel_in_the_smallest_type_that_holds_the_last_row(rows, d
 def test_half_precision_makes_floats_two_bytes_each(dtype, expected):
     assert costs.wire_bytes(64, dtype, fp16=True) == expected
     assert costs.wire_bytes(64, dtype) == 64
+
+
+@pytest.mark.parametrize(
+    'width, dtype, expected',
+    [
+        (256, 'float32', 514),
+        (1, 'float32', 4),
+        (1, 'float64', 4),
+        (9, 'float16', 18),
+        (9, 'int32', 36),
+    ],
+)
+def test_a_row_in_half_precision_has_an_exponent_and_is_never_larger(width, dtype, expected):
+    assert costs.row_bytes(width, dtype, halved=True) == expected
+    assert costs.row_bytes(width, dtype) == width * np.dtype(dtype).itemsize
 
 
 def test_a_step_takes_its_computation_and_the_busier_way_of_the_link():

@@ -235,6 +235,7 @@ def planned(**options):
         override=[],
         servers='worker',
         fp16=False,
+        fp16_pulls=False,
         local_aggregation=False,
     )
     return plan_for(USES, **dict(defaults, **options))

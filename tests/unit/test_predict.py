@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from keras_parallax import costs
 from keras_parallax.classify import WHOLE_TABLE, VariableUse
-from keras_parallax.costs import Cluster
+from keras_parallax.costs import Cluster, Halved
 from keras_parallax.plan import make_plan
 from keras_parallax.predict import predict
 
@@ -68,13 +68,16 @@ def test_dedicated_servers_carry_the_rows_and_workers_nothing_but_their_own():
     assert found.totals['plan'].sent == pytest.approx(2400 * (2048 + 4 + 4))
 
 
-def test_half_precision_halves_gradients_but_not_rows():
+def test_half_precision_halves_gradients_and_rows_that_are_pulled_each_if_asked():
     full = planned([WORDS, KERNEL]).predict().variables
-    half = planned([WORDS, KERNEL], fp16=True).predict().variables
+    half = planned([WORDS, KERNEL], fp16=Halved(gradients=True)).predict().variables
     assert half['out/kernel'].plan == full['out/kernel'].plan / 2
     assert half['words'].allreduce == full['words'].allreduce / 2
     # 2048 bytes down, 2048 up and 8 of row numbers; and half of those up with an exponent.
-    assert half['words'].plan / full['words'].plan == pytest.approx((2048 + 1024 + 1 + 8) / 4104)
+    assert half['words'].plan / full['words'].plan == pytest.approx((2048 + 1026 + 8) / 4104)
+    both = planned([WORDS, KERNEL], fp16=Halved(gradients=True, pulls=True)).predict().variables
+    assert both['out/kernel'].plan == half['out/kernel'].plan
+    assert both['words'].plan / full['words'].plan == pytest.approx((1026 + 1026 + 8) / 4104)
 
 
 def test_ps_pulls_and_pushes_dense_variables():
@@ -125,7 +128,7 @@ def test_the_time_is_that_of_the_bandwidth_asked_for():
     alpha=st.floats(0, 1),
     architecture=st.sampled_from(['hybrid', 'allreduce', 'ps', 'auto']),
     partitions=st.sampled_from([None, 1, 3, 5000]),
-    fp16=st.booleans(),
+    fp16=st.builds(Halved, st.booleans(), st.booleans()),
 )
 def test_no_plan_is_below_the_floor_and_all_of_it_is_json(
     hosts, workers, alpha, architecture, partitions, fp16

@@ -511,6 +511,7 @@ def test_a_name_means_the_package_that_the_script_has_imported(package):
         dict(sparse_update=None),
         dict(sparse_reduction='max'),
         dict(compression='fp16'),
+        dict(pull_compression='fp16'),
         dict(optimizer='adagrad', keras='theano'),
     ],
     ids=repr,
