@@ -47,12 +47,17 @@ def ancestors(tensors, leaves=()):
     return found
 
 
-def descendants(operation):
-    """The operations that depend on an operation, itself included, as a set."""
+def descendants(operation, among=None):
+    """The operations that depend on an operation, itself included, as a set.
+
+    Args:
+        operation: the operation.
+        among: a set of operations to which the search is limited, or `None` for all.
+    """
     found, pending = set(), [operation]
     while pending:
         operation = pending.pop()
-        if operation in found:
+        if operation in found or (among is not None and operation not in among):
             continue
         found.add(operation)
         pending.extend(user for tensor in operation.outputs for user in tensor.consumers())

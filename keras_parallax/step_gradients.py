@@ -1,9 +1,9 @@
 """The gradients of a training step, and their exchange between the ranks."""
 
-from keras_parallax import asynchronous, bundle, cluster, exchange, sharding, uses
+from keras_parallax import asynchronous, bundle, cluster, exchange, order, sharding, uses
 from keras_parallax.barrier import unfolded_zero
 from keras_parallax.compat import hvd, tf
-from keras_parallax.pull import Connection, gather_rows
+from keras_parallax.pull import Connection, SplitIds, gather_rows
 
 
 class StepGradients:
@@ -106,6 +106,7 @@ class StepGradients:
             [(table, table.plan) for table in pulls if bundle.may_be_bundled(pulls[table], of_all)]
         )
         bundled = {table for members in bundles for table in members}
+        pulls.update(self._connect({t: pulls[t] for t in pulls if t not in bundled}))
         pushed = []
         for table in self._tables:
             if not table.by_row:
@@ -113,7 +114,6 @@ class StepGradients:
             elif not table.shards:
                 pushed.append(self._allgather(table, gradients))
             elif table not in bundled:
-                self._connect(table, pulls[table])
                 pushed.append(self._push(table, pulls[table], gradients))
         return pushed + [self._exchange_bundle(members, pulls, gradients) for members in bundles]
 
@@ -141,20 +141,39 @@ class StepGradients:
         mine = exchange.gradients_by_row(table, lookups)
         return exchange.Pushed([], exchange.allgather(table, mine, self._how), [])
 
-    def _connect(self, table, pulls):
-        """Has the step pull a table's rows, where it does so in another way than a prediction."""
-        how = self._how
-        if not (how.host and how.host.shares) and how.pull_compression is hvd.Compression.none:
-            return
-        for number, pull in enumerate(pulls):
-            with self._on_worker():
-                rows = self._pull(table, '%s/pull_%d' % (table.name, number), pull.split)
-            self.connections.append(Connection(pull.rows, rows))
+    def _connect(self, pulls):
+        """Has the step pull rows in its own way, where that is not as a prediction does.
+
+        Args:
+            pulls: a dict from tables to the lists of their `Pull`s.
+
+        Returns:
+            The same with the `Pull`s of the step.
+        """
+        how, found = self._how, {}
+        small = [table for table in pulls if bundle.is_small(table.plan)]
+        first = order.needed_first(pulls, self._members, small)
+        as_predicted = how.pull_compression is hvd.Compression.none and not self._aggregates
+        # Those that wait for nothing come first, so that what others wait for is there.
+        for table in sorted(first, key=lambda table: len(first[table])):
+            if as_predicted and not first[table]:
+                continue
+            arrived = [
+                pull.rows for other in first[table] for pull in found.get(other, pulls[other])
+            ]
+            found[table] = []
+            for number, pull in enumerate(pulls[table]):
+                with self._on_worker():
+                    split = _after(arrived, pull.split)
+                    rows = self._pull(table, '%s/pull_%d' % (table.name, number), split)
+                self.connections.append(Connection(pull.rows, rows))
+                found[table].append(pull._replace(split=split, rows=rows))
+        return found
 
     def _pull(self, table, name, split):
         """Rows of a table, or of a bundle: with the host's other workers, if there are any."""
         how = self._how
-        if how.host and how.host.shares:
+        if self._aggregates:
             return how.host.pull_rows(table, name, split.ids, how.pull_compression)
         return gather_rows(table, split, how.pull_compression)
 
@@ -189,6 +208,11 @@ class StepGradients:
         return pushed._replace(
             parts=[part for found in pushed.parts for part in together.parts(found)]
         )
+
+    @property
+    def _aggregates(self):
+        """Whether the host's workers pull together."""
+        return self._how.host is not None and self._how.host.shares
 
     def _on_worker(self):
         return tf.device(cluster.shard_device(self._how.rank))
@@ -228,3 +252,11 @@ class StepGradients:
             part = self.parts[number]
             self.parts[number] = part._replace(gradients=part.gradients._replace(values=value))
         return gated[: len(reduced)]
+
+
+def _after(tensors, split):
+    """`SplitIds` that are there when tensors are."""
+    if not tensors:
+        return split
+    with tf.control_dependencies(tensors):
+        return SplitIds(tf.identity(split.ids), list(map(tf.identity, split.rows)), split.positions)
