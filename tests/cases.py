@@ -564,6 +564,25 @@ def _matrix_cases():
     }
 
 
+def two_stages(keras):
+    """A dense layer on the rows of one table, multiplied by rows of another."""
+    layers = keras.layers
+    words, classes = layers.Input((LENGTH,), dtype='int32'), layers.Input((1,), dtype='int32')
+    rows = layers.Embedding(600, 160, name='words')(words)
+    hidden = layers.Dense(160)(layers.GlobalAveragePooling1D()(rows))
+    chosen = layers.Embedding(600, 160, name='classes')(classes)
+    return keras.models.Model(
+        [words, classes], layers.dot([hidden, layers.Flatten()(chosen)], axes=1)
+    )
+
+
+def two_kinds_of_ids(random, size):
+    """Ids `[size, LENGTH]` and `[size, 1]`, and a number for each sample."""
+    shapes = (size, LENGTH), (size, 1)
+    ids = [skewed_ids(random, shape, 600) for shape in shapes]
+    return ids, random.uniform(-1, 1, (size, 1))
+
+
 def _engine_cases():
     """What else the engine does: other models on servers, plans that change, half precision."""
     found = {}
@@ -619,6 +638,8 @@ def _engine_cases():
     both = {'compression': 'fp16', 'pull_compression': 'fp16'}
     for name in ('sgd', 'columns'):
         found['fp16_both_' + name] = CASES[name]._replace(wrap=both, tolerance=2e-3)
+    # The second table's rows are pulled when the first one's are there.
+    found['waiting'] = CASES['sgd']._replace(model=two_stages, batch=two_kinds_of_ids)
     found['columns_clipnorm'] = CASES['columns']._replace(
         optimizer=lambda keras: keras.optimizers.Adam(lr=0.01, clipnorm=0.2)
     )

@@ -19,7 +19,9 @@ import cases  # noqa: E402
 from raised import error_of  # noqa: E402
 
 import keras_parallax as kp  # noqa: E402
+import keras_parallax.optimizer  # noqa: E402
 import keras_parallax.scope  # noqa: E402
+from keras_parallax import graph  # noqa: E402
 
 RANKS = 2
 
@@ -397,6 +399,21 @@ def lazy(rank):
     model = rank.model('adam', sparse_update='lazy')
     rank.train(model, 0, 10)
     return {'end': model.get_weights()}
+
+
+def waiting(rank):
+    """Which tables' rows a step has when it asks for those of each."""
+    with rank.strategy:
+        model = cases.two_stages(rank.keras)
+        model.compile(kp.ParallaxOptimizer(rank.keras.optimizers.SGD()), 'mse')
+    losses = [
+        model.train_on_batch(*cases.two_kinds_of_ids(np.random.RandomState(n), 6)) for n in (0, 1)
+    ]
+    step = keras_parallax.optimizer.step_of(model)
+    replaced = {pair.replaced: pair.replacement for pair in step.connections}
+    words, classes = (table.pulls[0].rows for table in step._tables.values())
+    needed = graph.ancestors([replaced[classes]])
+    return {'words': words in replaced, 'classes': words.op in needed, 'losses': losses}
 
 
 def fp16(rank):

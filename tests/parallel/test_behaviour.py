@@ -454,6 +454,13 @@ def test_lazy_adam_moves_the_rows_of_the_joined_batch_only(shown, plain, keras):
     assert np.abs(exact.get_weights()[0] - expected[0]).max() > 1e-3
 
 
+@behaviour('waiting')
+def test_rows_that_are_needed_later_are_asked_for_when_the_others_are_there(shown):
+    for rank in shown.ranks:
+        assert not rank['words'] and rank['classes']
+        assert np.isfinite(rank['losses']).all()
+
+
 @behaviour('fp16')
 def test_half_precision_on_the_way_is_near_the_numbers_of_full_precision(shown, plain):
     ranks = shown.ranks
