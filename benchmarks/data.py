@@ -18,6 +18,10 @@ CRITEO_VALUES = (
 #: What columns are hashed to here, so that a worker's copy fits the machine: 1,015,569 rows.
 LARGEST_COLUMN = 125000
 
+#: So many are generated together, because it takes a second and a half to begin with. They do for
+#: the first step and one link speed.
+BATCHES_AT_ONCE = 40
+
 
 def column_rows(largest=LARGEST_COLUMN):
     """Rows of each categorical column's table: one for the missing value, then the hashes."""
@@ -60,11 +64,17 @@ def corpus_words(vocabulary, max_tokens=400000):
     return windows
 
 
-def criteo_like(lines, seed, exponent=1.0):
+def criteo_streams(seed):
+    """The random numbers of `criteo_like`: a stream for each kind, filled line by line."""
+    return [np.random.RandomState([seed, stream]) for stream in range(4)]
+
+
+def criteo_like(lines, streams, exponent=1.0):
     """Generates lines in the layout of Criteo's data, with its cardinalities and a like skew.
 
-    The label depends on some of the fields, so that there is something to learn. The first lines
-    are the same however many there are, so that systems that take fewer steps see the same batches.
+    The label depends on some of the fields, so that there is something to learn. Lines are the same
+    however many there are and in however many calls they are made, so that systems that take fewer
+    steps see the same batches.
 
     How often an id repeats in a batch decides what deduplication is worth, so the exponent is not
     free. The first 48 lines of the Kaggle data, which OpenEmbedding's repository has as an example,
@@ -74,15 +84,14 @@ def criteo_like(lines, seed, exponent=1.0):
 
     Args:
         lines: how many.
-        seed: of the random numbers.
+        streams: as `criteo_streams` makes them, or a call before left them.
         exponent: of the power law that the values of each column follow.
 
     Returns:
         Labels `[n]` of 0 and 1, integers `[n, 13]`, categories `[n, 26]` as 32-bit hashes, and
         `[n, 39]` booleans: whether the integer or category is missing.
     """
-    # A stream for each, filled line by line.
-    numbers, ranks, clicks, gaps = [np.random.RandomState([seed, stream]) for stream in range(4)]
+    numbers, ranks, clicks, gaps = streams
     integers = np.floor(numbers.lognormal(1.5, 1.5, (lines, INTEGERS))).astype(np.int64)
     quantiles = ranks.uniform(size=(lines, CATEGORIES))
     columns = zip(CRITEO_VALUES, quantiles.T)
@@ -112,18 +121,38 @@ def write_criteo(path, labels, integers, hashes, absent):
             file.write('\t'.join(['%d' % labels[line]] + kept) + '\n')
 
 
-def generated_criteo(lines, seed, rows=None):
+def generated_criteo(lines, streams, rows=None):
     """What `read_criteo` returns for a file of `criteo_like`, without the file: it takes a minute.
 
     Args:
-        lines, seed: as for `criteo_like`.
+        lines, streams: as for `criteo_like`.
         rows: as for `read_criteo`.
     """
-    labels, integers, hashes, absent = criteo_like(lines, seed)
+    labels, integers, hashes, absent = criteo_like(lines, streams)
     dense = np.where(absent[:, :INTEGERS], 0, integers).astype(np.float32)
     hashed = 1 + hashes % (np.array(rows or column_rows()) - 1)
     categories = np.where(absent[:, INTEGERS:], 0, hashed).astype(np.int32)
     return labels.astype(np.float32)[:, None], np.log1p(dense), categories
+
+
+def generated_batches(count, batch, seed, rows=None):
+    """Batches of generated samples, a part of them in memory: 160 bytes a line.
+
+    Args:
+        count: how many.
+        batch: lines of each.
+        seed: as for `criteo_streams`.
+        rows: as for `read_criteo`.
+
+    Yields:
+        What `read_criteo` returns, of a batch.
+    """
+    streams = criteo_streams(seed)
+    for begin in range(0, count, BATCHES_AT_ONCE):
+        lines = batch * min(BATCHES_AT_ONCE, count - begin)
+        made = generated_criteo(lines, streams, rows)
+        for first in range(0, lines, batch):
+            yield tuple(part[first : first + batch] for part in made)
 
 
 def read_criteo(path, rows=None):

@@ -238,16 +238,15 @@ def click_model(kind='deepfm', width=64, batch=4096, path=None):
         )
 
     def batches(rank, count):
+        if not path:
+            made = data.generated_batches(count, batch, 2000 + rank, rows)
+            for labels, integers, categories in made:
+                yield [integers, categories], labels
+            return
         random = np.random.RandomState(2000 + rank)
-        if path:
-            labels, integers, categories = data.read_criteo(path, rows)
-        else:
-            labels, integers, categories = data.generated_criteo(count * batch, 2000 + rank, rows)
-        for number in range(count):
-            if path:
-                chosen = random.randint(0, len(labels), batch)
-            else:
-                chosen = slice(number * batch, (number + 1) * batch)
+        labels, integers, categories = data.read_criteo(path, rows)
+        for _ in range(count):
+            chosen = random.randint(0, len(labels), batch)
             yield [integers[chosen], categories[chosen]], labels[chosen]
 
     def lookups(rank, count):

@@ -9,6 +9,7 @@ import compare
 import one_process
 import plots
 import psutil
+import schedule
 import startup
 import targets
 from systems import SYSTEMS
@@ -28,7 +29,8 @@ An interrupted run goes on with `--missing`. All hosts are network namespaces of
 **Every host has the share of the processor that its heading names**: the kernel holds all that runs
 on it to that, in periods of 10 ms, and its links to their speed. 0.25 cores a host are the whole of
 a machine of 2 cores with 8 hosts, and leave most of it idle with 2, so that a host is the same
-machine in clusters of any size. Import, first broadcast and first step run without either limit.
+machine in clusters of any size. Import, first broadcast and first step run without either limit;
+then one job trains at one link speed after another, the fastest first.
 Where a heading names no share, hosts shared the cores as they came, and step times at different
 numbers of hosts do not compare. Such hosts are slow, and to them a link of 1 Gbit/s is a fast one:
 what decides is the ratio of communication to computation, **Horovod's step / compute step** below,
@@ -37,14 +39,19 @@ cards it was {ratio} (2.7 s / 0.175 s); there the headline is taken. Bytes are e
 counts them at each host's interface, headers and acknowledgements included.
 
 - **Step**: the slowest rank's, quartiles over the measured steps, after warm-up. 30 steps are
-  measured, or as many as take 150 s, but no fewer than 3; the column **steps** has their number.
+  measured at each link speed, or as many as take {budget} s, but no fewer than {fewest}; the column
+  **steps** has their number.
 - **Floor**: each row that a host's batch names, pulled once and its gradient pushed once unless
   its shard is on that host, and a ring allreduce of the dense gradients; values of float32 only.
 - **CPU** of one worker and its server for a step; **peak**: the largest process's resident memory
-  in training; **first step**: from the start of `horovodrun`, without limits.
-- **Loss**: the mean over ranks in the last step that both the system and the reference took. All
-  systems train the same model from the same weights on the same batches. More than {tolerance:.1%}
-  apart is marked "differs": such a run does not count as faster.
+  in training; **first step**: from the start of `horovodrun`, without limits, once for a job.
+- **Loss**: the mean over ranks in the last step that both the system and the reference took, steps
+  at faster links before it included. All systems train the same model from the same weights on the
+  same batches. More than {tolerance:.1%} apart is marked "differs": such a run does not count as
+  faster.
+- Every system runs on these hosts with `JEMALLOC_MALLOC_CONF=lg_dirty_mult:-1`. By default, the
+  allocator of TensorFlow 1.11 gives freed pages back to the kernel and has them zeroed anew in
+  every step; to keep them saves a sixth of the processor time of each system, raw TensorFlow's too.
 - Horovod's own systems run with TensorFlow's graph optimizer at `L0` plus constant folding. At the
   default, TensorFlow merges Horovod's operations of the same input, such as the gathered ids of two
   tables that one column is looked up in, and leaves either name: DeepFM then stalls on 8 hosts.
@@ -210,7 +217,12 @@ def write(records, folder):
     parts = [
         '# Benchmarks',
         INTRODUCTION.format(
-            tolerance=compare.LOSS_TOLERANCE, ratio=targets.PAPER_RATIO, days=days(records), **info
+            tolerance=compare.LOSS_TOLERANCE,
+            ratio=targets.PAPER_RATIO,
+            budget=schedule.BUDGET_SECONDS,
+            fewest=schedule.FEWEST_STEPS,
+            days=days(records),
+            **info,
         ),
         how_busy(records, info['cores']),
         '## Targets',

@@ -1,11 +1,13 @@
-"""How many steps a measurement takes, from how long they are: pure functions."""
+"""How many steps each link speed takes, from how long they are: pure functions."""
 
-#: Measuring takes no longer, but for the fewest steps. So long that losses are compared after a
-#: dozen steps also where one of Horovod takes 12 s: fp16 strays in the first, where losses leap.
-BUDGET_SECONDS = 150
-#: A measurement has no fewer steps than that, however long they are.
-FEWEST_STEPS = 3
-#: After the step in which the links get their speed, one more warms up where steps are long.
+#: Measuring at a link speed takes no longer, but for the fewest steps. Losses are compared after a
+#: dozen steps also where one of Horovod takes 12 s, because those over faster links came before:
+#: fp16 strays in the first, where losses leap.
+BUDGET_SECONDS = 45
+#: A link speed has no fewer measured steps than that, however long they are, so that the median is
+#: over several.
+FEWEST_STEPS = 5
+#: After the first step at a link speed, one more warms up where steps are long.
 SHORTEST_WARMUP = 2
 
 

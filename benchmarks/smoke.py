@@ -22,8 +22,19 @@ def problems(records):
     ]
     if found:
         return found
-    by_system = {record['system']: record for record in records}
-    hybrid, allgather = by_system['hybrid'], by_system['hvd-allgather']
+    by_speed = {}
+    for record in records:
+        by_speed.setdefault(record['bandwidth_mbit'], {})[record['system']] = record
+    return [
+        'At %g Mbit/s, %s' % (speed, problem)
+        for speed, by_system in by_speed.items()
+        for problem in _problems(by_system)
+    ]
+
+
+def _problems(by_system):
+    """As `problems`, of the records of one link speed by system."""
+    found, hybrid, allgather = [], by_system['hybrid'], by_system['hvd-allgather']
     for system in ('hybrid', 'allreduce'):
         if not compare.learns_alike(by_system[system], allgather):
             found.append(
@@ -31,7 +42,7 @@ def problems(records):
                 % (system, by_system[system]['losses'][-1], allgather['losses'][-1])
             )
     if not allgather['losses'][-1] < allgather['losses'][0]:
-        found.append('The model does not learn: the losses are %r.' % allgather['losses'])
+        found.append('the model does not learn: the losses are %r.' % allgather['losses'])
     over = hybrid['sent_bytes'] / hybrid['floor_bytes']
     # Below the floor, something other than training was counted.
     if not 1 <= over <= MOST_OVER_FLOOR:

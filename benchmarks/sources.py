@@ -8,8 +8,8 @@ import keras_parallax
 
 #: Files of this folder that decide what is measured; the others choose, judge and report.
 MEASURING = (
-    'cpu_shares', 'data', 'floor', 'links', 'measure', 'models', 'schedule', 'systems', 'tf_ps',
-    'worker',
+    'cpu_shares', 'data', 'floor', 'links', 'measure', 'models', 'phases', 'schedule', 'systems',
+    'tf_ps', 'worker',
 )  # fmt: skip
 
 

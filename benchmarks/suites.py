@@ -1,6 +1,8 @@
 """Which measurements are taken: pure functions from a choice to a list of cases."""
 
 import itertools
+import json
+import math
 
 ALONE = ('keras', 'tf')
 HOROVOD = ('hvd-keras', 'hvd-allgather', 'hvd-dense')
@@ -9,7 +11,7 @@ OURS = ('hybrid', 'hybrid-fp16', 'allreduce', 'ps')
 #: Cores of each host in what is published: 8 hosts are all of a machine of two, and a host is the
 #: same machine in clusters of any size.
 CORES_PER_HOST = 0.25
-#: Steps before those that are measured, where they are short.
+#: Steps at each link speed before those that are measured, where they are short.
 WARMUP = 5
 #: Link speeds, Mbit/s; `None` leaves the links as fast as the machine is.
 BANDWIDTHS = (None, 1000, 200)
@@ -60,7 +62,7 @@ SUITES = {
         ],
         systems=('hvd-allgather', 'tf-ps', 'hybrid', 'allreduce'),
         hosts=(2,),
-        bandwidths=(200,),
+        bandwidths=(200, 100),
     ),
     'alpha': dict(
         work='alpha',
@@ -92,7 +94,7 @@ def cases(
         hosts: numbers of hosts.
         systems: names of systems; by default the suite's.
         workers_per_host: number of workers on each host.
-        steps: number of steps that are measured, where they are short.
+        steps: number of steps that are measured at each link speed, where they are short.
         variants: a list of options of the work; by default the suite's.
         bandwidths: link speeds in Mbit/s, `None` for no limit; by default the suite's.
         cores_per_host: what a host has of the processor; `None` for no limit.
@@ -129,3 +131,23 @@ def cases(
         if case not in found:
             found.append(case)
     return found
+
+
+def jobs(cases):
+    """The jobs that take measurements: one trains through all link speeds of a case.
+
+    Args:
+        cases: as `cases` returns them.
+
+    Returns:
+        A list of lists of cases that differ in nothing but the link speed. The fastest link comes
+        first, so that the steps in which a job settles down are short.
+    """
+    found = {}
+    for case in cases:
+        others = {name: value for name, value in case.items() if name != 'bandwidth_mbit'}
+        found.setdefault(json.dumps(others, sort_keys=True), []).append(case)
+    return [
+        sorted(job, key=lambda case: case['bandwidth_mbit'] or math.inf, reverse=True)
+        for job in found.values()
+    ]

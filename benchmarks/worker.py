@@ -1,9 +1,11 @@
-"""One rank of a measurement: trains, counts, and writes what it saw as JSON.
+"""One rank of a job: trains at one link speed after another, counts, and leaves what it saw.
 
-Started by `horovodrun` (or as it is, for one process) with the JSON of a `Spec` and the path of a
-file to write, to which `.rank0`, `.rank1` ... is added.
+Started by `horovodrun` (or as it is, for one process) with the JSON of what `measure.measure` makes
+of a case and the path that the names of the job's files begin with: see `phases`.
 """
 
+import collections
+import itertools
 import json
 import os
 import sys
@@ -12,8 +14,8 @@ import time
 import horovod.tensorflow as hvd
 import models
 import numpy as np
+import phases
 import psutil
-import schedule
 import systems
 
 from keras_parallax.collectives import Gatherer
@@ -62,16 +64,42 @@ def forget_peaks():
             file.write('5')
 
 
-def wait_for_network(path, rank):
-    """Says that the first step is done, and waits until links and hosts have their speed."""
-    if rank == 0:
-        open(path + '.started', 'w').close()
-        while not os.path.exists(path + '.shaped'):
-            time.sleep(0.1)
+class Meter:
+    """What the measured steps of a phase take: this host's bytes, this process's time and memory.
+
+    Args:
+        gather: function from a value to the list of all ranks' values: nobody may send while
+            another counts.
+    """
+
+    def __init__(self, gather):
+        self._gather = gather
+
+    def begin(self):
+        """Begins to count."""
+        #: The peak of resident memory until then, MiB.
+        self.peak_before = peak_mib()
+        forget_peaks()
+        self._gather(None)
+        self._bytes, self._cpu = counters(), cpu_seconds()
+        self._gather(None)
+
+    def end(self, steps):
+        """What came since, a dict; bytes and processor time for each of so many steps."""
+        # Everyone has ended the last step, and nobody has sent anything since.
+        self._gather(None)
+        after = counters()
+        self._gather(None)
+        return {
+            'sent': (after[0] - self._bytes[0]) / steps,
+            'received': (after[1] - self._bytes[1]) / steps,
+            'cpu_seconds': (cpu_seconds() - self._cpu) / steps,
+            'peak_mib': peak_mib(),
+        }
 
 
 def measure(spec, path):
-    """Runs a measurement; see the module."""
+    """Runs a job through its phases; see the module."""
     hvd.init()
     rank, size = hvd.rank(), hvd.size()
     gather = Gatherer('benchmark') if size > 1 else lambda value: [value]
@@ -79,50 +107,38 @@ def measure(spec, path):
     system = systems.SYSTEMS[spec['system']]
     place = systems.Place(rank, size, gather)
     step = system.build(work, place, spec['threads'])
-    warmup, steps = spec['warmup'], spec['steps']
-    losses, seconds, first = [], [], None
-    for number, (inputs, target) in enumerate(work.batches(rank, warmup + steps)):
-        # Both numbers are settled before bytes are counted, by the rank whose step took longest.
-        if number == schedule.SHORTEST_WARMUP:
-            warmup = schedule.warmup(warmup, max(gather(seconds[-1])))
-        if number == warmup:
-            steps = schedule.steps(steps, max(gather(seconds[-1])))
-            start_peak = peak_mib()
-            forget_peaks()
-            gather(None)
-            before, cpu = counters(), cpu_seconds()
-            gather(None)
-        if number == warmup + steps:
-            break
-        start = time.perf_counter()
-        losses.append(step(inputs, target))
-        seconds.append(time.perf_counter() - start)
-        if first is None:
-            first = time.time()
-            wait_for_network(path, rank)
-            gather(None)
-    # Everyone has ended the last step, and nobody has sent anything since.
-    gather(None)
-    after = counters()
-    gather(None)
-    seen = {
+    most = spec['warmup'] + spec['steps']
+    batches, ahead = work.batches(rank, 1 + spec['phases'] * most), collections.deque()
+    losses = [step(*next(batches))]
+    job = {
         'rank': rank,
         'local_rank': hvd.local_rank(),
-        'warmup': warmup,
-        'steps': steps,
-        'losses': losses,
-        'seconds': seconds[warmup:],
-        'sent': (after[0] - before[0]) / steps,
-        'received': (after[1] - before[1]) / steps,
-        'cpu_seconds': (cpu_seconds() - cpu) / steps,
-        'peak_mib': peak_mib(),
-        'start_peak_mib': start_peak,
-        'first_step_seconds': first - spec['started'],
+        'first_step_seconds': time.time() - spec['started'],
         'unit': work.unit,
         'units': work.units,
     }
-    with open('%s.rank%d' % (path, rank), 'w') as file:
-        json.dump(seen, file)
+    for phase in range(spec['phases']):
+        # Made before any is measured, or it would count as the system's processor time.
+        ahead.extend(itertools.islice(batches, most - len(ahead)))
+        gather(None)
+        if rank == 0:
+            phases.wait_for_links(path, phase)
+        gather(None)
+        meter = Meter(gather)
+        trained = phases.train(
+            step, ahead.popleft, gather, spec['warmup'], spec['steps'], meter.begin
+        )
+        seen = meter.end(trained.steps)
+        losses += trained.losses
+        job.setdefault('start_peak_mib', meter.peak_before)
+        seen.update(
+            job,
+            warmup=trained.warmup,
+            steps=trained.steps,
+            seconds=trained.seconds[trained.warmup :],
+            losses=losses,
+        )
+        phases.write(path, phase, rank, seen)
     # Nobody may leave while another still trains with its server.
     gather(None)
     if not np.isfinite(losses).all():

@@ -19,6 +19,14 @@ CRITEO_LINES = (
 )
 
 
+def criteo_like(lines, seed):
+    return data.criteo_like(lines, data.criteo_streams(seed))
+
+
+def generated(lines, seed):
+    return data.generated_criteo(lines, data.criteo_streams(seed))
+
+
 def test_a_line_of_the_published_file_is_read_as_it_is(tmp_path):
     path = tmp_path / 'train.txt'
     path.write_text(CRITEO_LINES)
@@ -44,8 +52,8 @@ def test_a_line_of_another_layout_is_refused_with_its_number(tmp_path, line):
 
 def test_generated_lines_are_skewed_and_repeatable(tmp_path):
     first, second = str(tmp_path / 'a.tsv'), str(tmp_path / 'b.tsv')
-    data.write_criteo(first, *data.criteo_like(400, seed=1))
-    data.write_criteo(second, *data.criteo_like(400, seed=1))
+    data.write_criteo(first, *criteo_like(400, seed=1))
+    data.write_criteo(second, *criteo_like(400, seed=1))
     with open(first) as one, open(second) as other:
         assert one.read() == other.read()
     labels, integers, categories = data.read_criteo(first)
@@ -58,19 +66,27 @@ def test_generated_lines_are_skewed_and_repeatable(tmp_path):
 
 def test_generated_samples_are_what_the_reader_makes_of_generated_lines(tmp_path):
     path = str(tmp_path / 'generated.tsv')
-    data.write_criteo(path, *data.criteo_like(300, seed=3))
-    for read, generated in zip(data.read_criteo(path), data.generated_criteo(300, seed=3)):
-        assert generated.dtype == read.dtype
-        np.testing.assert_array_equal(generated, read)
+    data.write_criteo(path, *criteo_like(300, seed=3))
+    for read, made in zip(data.read_criteo(path), generated(300, seed=3)):
+        assert made.dtype == read.dtype
+        np.testing.assert_array_equal(made, read)
 
 
 def test_the_first_generated_lines_are_the_same_however_many_there_are():
-    for few, many in zip(data.criteo_like(50, seed=2), data.criteo_like(170, seed=2)):
+    for few, many in zip(criteo_like(50, seed=2), criteo_like(170, seed=2)):
         np.testing.assert_array_equal(few, many[:50])
 
 
+def test_batches_that_are_made_in_parts_are_those_that_are_made_at_once(monkeypatch):
+    monkeypatch.setattr(data, 'BATCHES_AT_ONCE', 2)
+    batches = list(data.generated_batches(5, 30, seed=2))
+    assert len(batches) == 5
+    for parts, whole in zip(zip(*batches), generated(150, seed=2)):
+        np.testing.assert_array_equal(np.concatenate(parts), whole)
+
+
 def test_generated_batches_repeat_ids_about_as_often_as_the_published_lines():
-    categories = data.generated_criteo(48, seed=4)[2]
+    categories = generated(48, seed=4)[2]
     distinct = sum(len(np.unique(column)) for column in categories.T)
     # 623 in the first 48 lines of the Kaggle data; more repeats would favour deduplication.
     assert 623 <= distinct <= 1.25 * 623

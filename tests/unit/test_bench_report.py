@@ -1,4 +1,4 @@
-"""The benchmarks' choice of cases and their verdicts, without a measurement."""
+"""The benchmarks' verdicts and reports, without a measurement."""
 
 import os
 import sys
@@ -10,9 +10,7 @@ import compare  # noqa: E402
 import plots  # noqa: E402
 import report  # noqa: E402
 import results  # noqa: E402
-import schedule  # noqa: E402
 import smoke  # noqa: E402
-import suites  # noqa: E402
 import targets  # noqa: E402
 
 
@@ -76,6 +74,13 @@ def test_the_smoke_test_accepts_what_is_right():
 )
 def test_the_smoke_test_refuses_what_is_wrong(wrong):
     assert smoke.problems(smoke_records(hybrid=wrong))
+
+
+def test_the_smoke_test_judges_every_link_speed():
+    slow = [dict(one, bandwidth_mbit=50) for one in smoke_records()]
+    assert smoke.problems(smoke_records() + slow) == []
+    (problem,) = smoke.problems(smoke_records(hybrid=record('hybrid', sent=130.0)) + slow)
+    assert problem.startswith('At 200 Mbit/s, hybrid sends 1.300 times the floor')
 
 
 def test_a_faster_run_that_learns_differently_does_not_count():
@@ -188,12 +193,6 @@ def test_the_report_is_written_with_failures_and_without_what_is_missing(tmp_pat
     assert all(picture in written for picture in pictures)
 
 
-def test_long_steps_are_measured_a_few_times_only():
-    assert [schedule.steps(30, seconds) for seconds in (0.1, 10.0, 60.0)] == [30, 15, 3]
-    assert [schedule.warmup(5, seconds) for seconds in (0.1, 10.0, 60.0)] == [5, 2, 2]
-    assert schedule.steps(2, 60.0) == 2
-
-
 def test_a_case_is_missing_until_it_was_measured_with_these_sources(tmp_path):
     kept = results.Results(str(tmp_path))
     one = record('hybrid')
@@ -217,18 +216,3 @@ def test_a_benchmark_without_a_cluster_is_published_until_its_sources_change(tmp
     path = tmp_path / 'startup.json'
     path.write_text(path.read_text().replace(content['sources'], 'others'))
     assert not results.published(folder, 'startup')
-
-
-def test_what_sends_nothing_is_measured_once_whatever_the_link_speeds():
-    found = suites.cases('lm', hosts=(1, 2), systems=('tf', 'hybrid'), bandwidths=(200, None))
-    assert [(case['system'], case['hosts'], case['bandwidth_mbit']) for case in found] == [
-        ('tf', 1, None), ('hybrid', 1, None), ('hybrid', 2, 200), ('hybrid', 2, None),
-    ]  # fmt: skip
-
-
-def test_every_suite_has_cases_and_one_process_systems_come_with_one_host_only():
-    for suite in suites.SUITES:
-        cases = suites.cases(suite)
-        assert cases
-        for case in cases:
-            assert (case['system'] in suites.ALONE) <= (case['hosts'] == 1)

@@ -1,0 +1,121 @@
+"""The benchmarks' choice of cases, and how a job goes through its phases, without a cluster."""
+
+import os
+import sys
+import threading
+
+import pytest
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..', '..', 'benchmarks'))
+import measure  # noqa: E402
+import phases  # noqa: E402
+import schedule  # noqa: E402
+import suites  # noqa: E402
+
+
+def test_what_sends_nothing_is_measured_once_whatever_the_link_speeds():
+    found = suites.cases('lm', hosts=(1, 2), systems=('tf', 'hybrid'), bandwidths=(200, None))
+    assert [(case['system'], case['hosts'], case['bandwidth_mbit']) for case in found] == [
+        ('tf', 1, None), ('hybrid', 1, None), ('hybrid', 2, 200), ('hybrid', 2, None),
+    ]  # fmt: skip
+
+
+def test_every_suite_has_cases_and_one_process_systems_come_with_one_host_only():
+    for suite in suites.SUITES:
+        cases = suites.cases(suite)
+        assert cases
+        for case in cases:
+            assert (case['system'] in suites.ALONE) <= (case['hosts'] == 1)
+
+
+def test_a_job_measures_all_link_speeds_of_a_case_the_fastest_first():
+    cases = suites.cases(
+        'lm', hosts=(1, 2), systems=('hvd-allgather', 'hybrid'), bandwidths=(40, None, 200)
+    )
+    jobs = suites.jobs(cases)
+    found = [
+        (job[0]['system'], job[0]['hosts'], [case['bandwidth_mbit'] for case in job])
+        for job in jobs
+    ]
+    assert found == [
+        ('hybrid', 1, [None]),
+        ('hvd-allgather', 2, [None, 200, 40]),
+        ('hybrid', 2, [None, 200, 40]),
+    ]
+    for job in jobs:
+        assert all(dict(case, bandwidth_mbit=None) == dict(job[0], bandwidth_mbit=None)
+                   for case in job)  # fmt: skip
+
+
+def test_every_case_of_a_suite_is_in_one_job():
+    for suite in suites.SUITES:
+        cases = suites.cases(suite)
+        taken = [case for job in suites.jobs(cases) for case in job]
+        assert len(taken) == len(cases) and all(case in taken for case in cases)
+
+
+def test_long_steps_are_measured_a_few_times_only():
+    assert [schedule.steps(30, seconds) for seconds in (0.1, 3.0, 60.0)] == [30, 15, 5]
+    assert [schedule.warmup(5, seconds) for seconds in (0.1, 3.0, 60.0)] == [5, 2, 2]
+    assert schedule.steps(2, 60.0) == 2
+
+
+@pytest.mark.parametrize(
+    'slowest, warmup, steps', [(0.01, 5, 30), (3.0, 2, 15), (60.0, 2, 5)], ids=str
+)
+def test_the_slowest_rank_settles_how_many_steps_a_phase_has(slowest, warmup, steps):
+    began, seen = [], []
+
+    def step(inputs, target):
+        seen.append(inputs)
+        return float(target)
+
+    batches = iter([(number, -number) for number in range(100)])
+    trained = phases.train(
+        step,
+        lambda: next(batches),
+        lambda value: [value, slowest],
+        5,
+        30,
+        lambda: began.append(len(seen)),
+    )
+    assert (trained.warmup, trained.steps) == (warmup, steps) and began == [warmup]
+    assert seen == list(range(warmup + steps)) and len(trained.seconds) == warmup + steps
+    assert trained.losses == [-number for number in seen]
+
+
+def test_rank_0_waits_for_the_links_in_each_phase(tmp_path):
+    path = str(tmp_path / 'seen')
+    for phase in range(2):
+        assert not phases.is_ready(path, phase)
+        rank = threading.Thread(target=phases.wait_for_links, args=(path, phase))
+        rank.start()
+        while not phases.is_ready(path, phase):
+            assert rank.is_alive()
+        phases.begin(path, phase)
+        rank.join()
+
+
+def test_a_phase_counts_when_every_rank_has_left_what_it_saw(tmp_path):
+    path = str(tmp_path / 'seen')
+    for rank in (1, 0):
+        assert phases.read(path, 0, 2) is None
+        phases.write(path, 0, rank, {'rank': rank})
+    assert phases.read(path, 0, 2) == [{'rank': 0}, {'rank': 1}]
+    assert phases.read(path, 1, 2) is None
+
+
+def test_a_record_has_the_slowest_ranks_steps_and_the_mean_of_all_losses():
+    def seen(rank, seconds, losses):
+        return dict(
+            rank=rank, local_rank=0, warmup=1, steps=3, seconds=seconds, losses=losses, sent=10.0,
+            received=20.0, cpu_seconds=0.5, peak_mib=100, start_peak_mib=200, unit='words',
+            units=6, first_step_seconds=rank,
+        )  # fmt: skip
+
+    record = measure.summary([
+        seen(0, [1.0, 5.0, 2.0], [8.0, 6.0, 4.0, 2.0, 1.0]),
+        seen(1, [3.0, 1.0, 1.0], [6.0, 6.0, 4.0, 2.0, 2.0]),
+    ])  # fmt: skip
+    assert record['step_seconds'] == 3.0 and record['units_per_second'] == 4.0
+    assert record['losses'] == [7.0, 6.0, 4.0, 2.0, 1.5] and record['first_step_seconds'] == 1
