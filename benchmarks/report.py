@@ -30,9 +30,9 @@ An interrupted run goes on with `--missing`. All hosts are network namespaces of
 on it to that, in periods of 10 ms, and its links to their speed. 0.25 cores a host are the whole of
 a machine of 2 cores with 8 hosts, and leave most of it idle with 2, so that a host is the same
 machine in clusters of any size. Import, first broadcast and first step run without either limit;
-then one job trains at one link speed after another, the fastest first.
-Where a heading names no share, hosts shared the cores as they came, and step times at different
-numbers of hosts do not compare. Such hosts are slow, and to them a link of 1 Gbit/s is a fast one:
+then the same job trains at one link speed after another, the fastest first. Where a heading names
+no share, hosts shared the cores as they came, and step times at different numbers of hosts do not
+compare. Such hosts are slow, and to them a link of 1 Gbit/s is a fast one:
 what decides is the ratio of communication to computation, **Horovod's step / compute step** below,
 where a compute step is that of one worker alone on such a host. In Parallax's measurements on 48
 cards it was {ratio} (2.7 s / 0.175 s); there the headline is taken. Bytes are exact: the kernel

@@ -1,8 +1,8 @@
 """How many steps each link speed takes, from how long they are: pure functions."""
 
-#: Measuring at a link speed takes no longer, but for the fewest steps. Losses are compared after a
-#: dozen steps also where one of Horovod takes 12 s, because those over faster links came before:
-#: fp16 strays in the first, where losses leap.
+#: Measuring at a link speed takes no longer, but for the fewest steps. Where one of Horovod takes
+#: 12 s, that is 8 with warm-up, too few to compare losses of the language model after: fp16 strays
+#: in the first dozen, where losses leap. Steps over faster links, in the same job, come before.
 BUDGET_SECONDS = 45
 #: A link speed has no fewer measured steps than that, however long they are, so that the median is
 #: over several.
