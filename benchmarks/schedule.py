@@ -1,9 +1,9 @@
 """How many steps each link speed takes, from how long they are: pure functions."""
 
 #: Measuring at a link speed takes no longer, but for the fewest steps. Where one of Horovod takes
-#: 12 s, that is 8 with warm-up, too few to compare losses of the language model after: fp16 strays
+#: 12 s, that is 7 with warm-up, too few to compare losses of the language model after: fp16 strays
 #: in the first dozen, where losses leap. Steps over faster links, in the same job, come before.
-BUDGET_SECONDS = 45
+BUDGET_SECONDS = 30
 #: A link speed has no fewer measured steps than that, however long they are, so that the median is
 #: over several.
 FEWEST_STEPS = 5
