@@ -1,7 +1,7 @@
 """The job that this process is a rank of: its start, its watch over the other ranks, its end.
 
 `horovodrun` 0.19.5 waits for every process even after one has failed, so a rank that waits for a
-failed one would wait for ever. Every rank therefore tells the others twice a second how it is,
+failed one would wait for ever. Every rank therefore tells the others every two seconds how it is,
 over Horovod, from a thread of its own. A rank that can no longer tell is found out by `liveness`
 and spoken for by `guard`.
 """

@@ -18,7 +18,7 @@ from keras_parallax.errors import WorkerFailedError
 from keras_parallax.probe import ANSWERS, GONE, SILENT, probe
 
 _TICK_SECONDS = 0.5
-#: News come twice a second; after this long without, the others' servers are asked.
+#: News come every two seconds; after this long without, the others' servers are asked.
 _SUSPICION_SECONDS = 5
 #: After this long without news a host that has twice not been reached counts as cut off. It is less
 #: than Gloo's timeout, so that a job ends within 30 seconds, and more than a network's hiccup.
