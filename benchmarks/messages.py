@@ -78,7 +78,7 @@ def main(system, kind, width, steps, verbose):
     compiled = keras.models.Model.compile
     keras.models.Model.compile = lambda self, *args: (made.append(self), compiled(self, *args))[1]
     gather = Gatherer('benchmark') if size > 1 else lambda value: [value]
-    work = models.click_model(kind, width, samples=4000)
+    work = models.click_model(kind, width, batch=256)
     step = systems.SYSTEMS[system].build(work, systems.Place(rank, size, gather), 1)
     seconds, cpu, losses = [], 0, []
     batches = list(work.batches(rank, steps + 5))
