@@ -26,7 +26,7 @@ class Case(NamedTuple):
         strategy: arguments of `ParallaxStrategy`.
         tolerance: greatest difference of a weight, relative to the largest entry it had at the
             start or has at the end, and of a loss, relative to itself.
-        per_rank: number of samples of a rank's batch.
+        samples: number of samples of a joined batch, which ranks share equally; 0: one for each.
     """
 
     model: Callable[[Any], Any]
@@ -36,7 +36,7 @@ class Case(NamedTuple):
     wrap: Dict[str, Any] = {}
     strategy: Dict[str, Any] = {}
     tolerance: float = 1e-5
-    per_rank: int = 6
+    samples: int = 12
 
 
 def skewed_ids(random, shape, rows=ROWS):
@@ -498,9 +498,9 @@ CASES = {
     'columns': Case(
         columns, lambda keras: keras.optimizers.Adagrad(lr=0.1, epsilon=0.01), columns_batch
     ),
-    'one_row': Case(embed_and_sum(), batch=one_row_only, per_rank=200),
+    'one_row': Case(embed_and_sum(), batch=one_row_only, samples=480),
     'even_rows': Case(embed_and_sum(), batch=even_rows_only),
-    'batch_of_one': Case(embed_and_sum(), batch=ids_and_targets, per_rank=1),
+    'batch_of_one': Case(embed_and_sum(), batch=ids_and_targets, samples=0),
     'made_dense': Case(
         embed_and_sum(),
         batch=ids_and_targets,
@@ -539,7 +539,7 @@ def uniform_ids(length):
     return batch
 
 
-def _matrix_cases():
+def _strategies():
     """Every architecture, with few shards and with more than the table has rows."""
     strategies = {
         '%s_%s' % (architecture, partitions): {
@@ -557,11 +557,7 @@ def _matrix_cases():
         'architecture': 'allreduce',
         'density': {'table/embeddings': 1.0},
     }
-    return {
-        '%s_%s' % (name, optimizer): CASES[optimizer]._replace(strategy=strategy)
-        for name, strategy in strategies.items()
-        for optimizer in ('sgd', 'momentum', 'adagrad', 'adam')
-    }
+    return strategies
 
 
 def two_stages(keras):
@@ -650,8 +646,14 @@ def _engine_cases():
     return found
 
 
+STRATEGIES = _strategies()
+MATRIX_OPTIMIZERS = ('sgd', 'momentum', 'adagrad', 'adam')
 #: Every architecture, number of partitions and optimizer, for jobs of several ranks.
-MATRIX_CASES = _matrix_cases()
+MATRIX_CASES = {
+    '%s_%s' % (name, optimizer): CASES[optimizer]._replace(strategy=strategy)
+    for name, strategy in STRATEGIES.items()
+    for optimizer in MATRIX_OPTIMIZERS
+}
 #: Other cases about the engine rather than about the model, for jobs of several ranks.
 ENGINE_CASES = _engine_cases()
 
@@ -670,11 +672,16 @@ def keras_module(package):
     return keras
 
 
+def joined_size(case, ranks):
+    """The number of samples that all ranks together take in a step."""
+    return case.samples or ranks
+
+
 def joined_batches(case, ranks, steps=STEPS):
     """The batches of one process: for each step the joined batch of all ranks, as lists."""
     random = np.random.RandomState(7)
     for _ in range(steps):
-        yield case.batch(random, case.per_rank * ranks)
+        yield case.batch(random, joined_size(case, ranks))
 
 
 def share(batch, rank, ranks):

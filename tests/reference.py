@@ -63,19 +63,20 @@ def run(case, keras, ranks, steps=cases.STEPS):
         The start weights, a list of losses, and the final weights.
     """
     # Many cases differ only in what plain Keras knows nothing of: their numbers are the same.
-    return _run(case._replace(wrap=None, strategy=None, tolerance=None), keras, ranks, steps)
+    samples = cases.joined_size(case, ranks)
+    case = case._replace(wrap=None, strategy=None, tolerance=None, samples=samples)
+    return _run(case, keras, steps)
 
 
 @functools.lru_cache(maxsize=None)
-def _run(case, keras, ranks, steps):
+def _run(case, keras, steps):
     keras.backend.clear_session()
     model = case.model(keras)
     model.compile(gated(case.optimizer(keras)), case.loss)
     start = cases.start_weights(model)
     model.set_weights(start)
     losses = [
-        np.ravel(model.train_on_batch(*batch))[0]
-        for batch in cases.joined_batches(case, ranks, steps)
+        np.ravel(model.train_on_batch(*batch))[0] for batch in cases.joined_batches(case, 1, steps)
     ]
     return start, losses, model.get_weights()
 

@@ -74,7 +74,7 @@ class Rank(NamedTuple):
     def fit(self, model, begin, end, callbacks=(), epochs=1, **arguments):
         return model.fit(
             *self.data(begin, end),
-            batch_size=cases.CASES['adagrad'].per_rank,
+            batch_size=cases.joined_size(cases.CASES['adagrad'], RANKS) // RANKS,
             epochs=epochs,
             shuffle=False,
             verbose=0,

@@ -132,7 +132,7 @@ def fit(model, begin, end, **arguments):
     return model.fit(
         np.concatenate(ids),
         np.concatenate(targets),
-        batch_size=RANKS * cases.CASES['adagrad'].per_rank,
+        batch_size=cases.joined_size(cases.CASES['adagrad'], RANKS),
         shuffle=False,
         verbose=0,
         **arguments,

@@ -1,5 +1,6 @@
 """N workers against plain Keras in one process on the joined batch."""
 
+import itertools
 import os
 
 import cases
@@ -8,35 +9,49 @@ import numpy as np
 import pytest
 import reference
 
-JOBS = [(ranks, package) for package in ('keras', 'tf.keras') for ranks in (1, 2, 3, 4)]
+PACKAGES = ('keras', 'tf.keras')
+JOBS = list(itertools.product((1, 2, 3, 4), PACKAGES))
+#: The jobs that also compare cases about the engine: the numbers of ranks that differ for it.
+ENGINE_JOBS = [(2, 'keras'), (3, 'tf.keras'), (2, 'tf.keras'), (3, 'keras')]
 
-
-def names_of(ranks, package):
-    """The names of the cases that a job runs besides those about the model."""
-    if ranks not in (2, 3):
-        return []
-    matrix = sorted(cases.MATRIX_CASES)
-    if package == 'tf.keras':
-        # Its jobs share the matrix, as on a chessboard: there is one engine for both packages.
-        matrix = [name for n, name in enumerate(matrix) if (n + n // 4 + ranks) % 2]
-    return matrix + sorted(cases.ENGINE_CASES)
-
-
-#: What is compared besides: pairs of a job and a case.
-ENGINE_RUNS = [job + (name,) for job in JOBS for name in names_of(*job)]
-
-each_job = pytest.mark.parametrize('ranks, package', JOBS)
+# Both packages train with one engine, so not all combinations are compared, but every pair of
+# values: each model with each number of ranks and with each package, each architecture and number
+# of partitions with each optimizer and in each job, each optimizer in each job:
+#
+#   model       1 rank      2 ranks     3 ranks     4 ranks
+#   even        keras       tf.keras    keras       tf.keras
+#   odd         tf.keras    keras       tf.keras    keras
+#
+#   strategy    sgd         momentum    adagrad     adam
+#   first       1st job     2nd job     3rd job     4th job
+#   second      2nd job     3rd job     4th job     1st job, and so on: a Latin square
+MODEL_RUNS = [
+    (ranks, PACKAGES[(number + ranks + 1) % 2], name)
+    for number, name in enumerate(cases.CASES)
+    for ranks in (1, 2, 3, 4)
+]
+MATRIX_RUNS = [
+    ENGINE_JOBS[(row + column) % 4] + ('%s_%s' % (strategy, optimizer),)
+    for row, strategy in enumerate(cases.STRATEGIES)
+    for column, optimizer in enumerate(cases.MATRIX_OPTIMIZERS)
+]
+#: Of what else the engine does there are several cases each, one after the other: one for each job.
+ENGINE_RUNS = [ENGINE_JOBS[number % 4] + (name,) for number, name in enumerate(cases.ENGINE_CASES)]
 
 
 @pytest.fixture(scope='module')
 def job(tmp_path_factory):
-    """A function that runs all cases of a job, once, and gives the folder of results."""
+    """A function that runs all cases of a job, once; gives the folder of results and `Outcome`."""
     done = {}
 
     def run(ranks, package):
         if (ranks, package) not in done:
             folder = str(tmp_path_factory.mktemp('equality'))
-            names = sorted(cases.CASES) + names_of(ranks, package)
+            names = [
+                name
+                for *chosen, name in MODEL_RUNS + MATRIX_RUNS + ENGINE_RUNS
+                if chosen == [ranks, package]
+            ]
             outcome = launch.run(
                 ranks,
                 'parallel/equality_worker.py',
@@ -61,13 +76,12 @@ def compare(job, ranks, package, name):
     return found
 
 
-@pytest.mark.parametrize('name', sorted(cases.CASES))
-@each_job
+@pytest.mark.parametrize('ranks, package, name', MODEL_RUNS)
 def test_workers_equal_plain_keras_on_the_joined_batch(job, ranks, package, name):
     compare(job, ranks, package, name)
 
 
-@pytest.mark.parametrize('ranks, package, name', ENGINE_RUNS)
+@pytest.mark.parametrize('ranks, package, name', MATRIX_RUNS + ENGINE_RUNS)
 def test_every_architecture_and_partitioning_equals_plain_keras(job, ranks, package, name):
     found = compare(job, ranks, package, name)
     for beginning, kind in (('auto_400', 'dense'), ('auto_5', 'sparse')):
@@ -75,7 +89,23 @@ def test_every_architecture_and_partitioning_equals_plain_keras(job, ranks, pack
             assert found['kinds'][0] == kind
 
 
-@each_job
+def test_every_pair_of_values_is_compared_somewhere():
+    def are_paired(pairs, *values):
+        assert set(pairs) == set(itertools.product(*values))
+
+    are_paired([(name, ranks) for ranks, _, name in MODEL_RUNS], cases.CASES, (1, 2, 3, 4))
+    are_paired([(name, package) for _, package, name in MODEL_RUNS], cases.CASES, PACKAGES)
+    are_paired([(ranks, package) for ranks, package, _ in MODEL_RUNS], (1, 2, 3, 4), PACKAGES)
+    matrix = [((ranks, package), *name.rsplit('_', 1)) for ranks, package, name in MATRIX_RUNS]
+    are_paired([run[:2] for run in matrix], ENGINE_JOBS, cases.STRATEGIES)
+    are_paired([run[::2] for run in matrix], ENGINE_JOBS, cases.MATRIX_OPTIMIZERS)
+    are_paired([run[1:] for run in matrix], cases.STRATEGIES, cases.MATRIX_OPTIMIZERS)
+    family = [((ranks, package), name.split('_')[0]) for ranks, package, name in ENGINE_RUNS]
+    several = ('ps', 'search', 'auto', 'fp16', 'many')
+    are_paired([run for run in family if run[1] in several], ENGINE_JOBS, several)
+
+
+@pytest.mark.parametrize('ranks, package', JOBS)
 def test_every_job_ends_well(job, ranks, package):
     _, outcome = job(ranks, package)
     assert outcome.code == 0, outcome.output[-5000:]
