@@ -56,14 +56,14 @@ def _target(update):
     return update.op.inputs[0].op.name
 
 
-def run(case, keras, ranks, steps=cases.STEPS):
+def run(case, keras, ranks, steps=None):
     """Trains a case in one process on the joined batches of `ranks` ranks.
 
     Returns:
         The start weights, a list of losses, and the final weights.
     """
     # Many cases differ only in what plain Keras knows nothing of: their numbers are the same.
-    samples = cases.joined_size(case, ranks)
+    steps, samples = steps or case.steps, cases.joined_size(case, ranks)
     case = case._replace(wrap=None, strategy=None, tolerance=None, samples=samples)
     return _run(case, keras, steps)
 

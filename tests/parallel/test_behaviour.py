@@ -481,7 +481,7 @@ def test_hot_tables_that_share_a_server_part_once_they_are_measured(shown, keras
     hot = cases.CASES[case]._replace(
         model=cases.tables_in_one_piece, batch=cases.every_second_table_is_hot
     )
-    assert_both_end_with(ranks, reference.run(hot, keras, RANKS)[2])
+    assert_both_end_with(ranks, reference.run(hot, keras, RANKS, 20)[2])
     measured = np.mean([rank['touched'] for rank in ranks], 0)
     for rank in ranks:
         # By bytes alone, in order: nothing tells that tables 0 and 2 are busy.
