@@ -11,6 +11,7 @@ import keras
 import numpy as np
 
 import keras_parallax as kp
+from keras_parallax import door
 
 ROWS, LENGTH = 50, 3
 
@@ -31,6 +32,8 @@ def build(servers):
 def main(way, addresses, pid):
     if way == 'differ':
         addresses = addresses if os.environ.get('HOROVOD_RANK') == '0' else addresses[::-1]
+    if way == 'absent':
+        door._REACH_SECONDS = 3
     strategy, model = build(addresses)
     x = np.arange(8 * LENGTH).reshape(8, LENGTH) % ROWS
     model.set_weights([np.full_like(weight, 0.5) for weight in model.get_weights()])

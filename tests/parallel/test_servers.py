@@ -83,7 +83,7 @@ def test_a_job_does_not_go_on_with_a_server_that_was_started_anew(tmp_path):
 
 
 def test_a_server_that_is_not_there_is_named_with_what_to_do():
-    outcome = train(0, 'end', '127.0.0.1:%d' % free_port())
+    outcome = train(0, 'absent', '127.0.0.1:%d' % free_port())
     assert outcome.code == 1
     assert re.search(
         r'ServerLostError: No server answers at 127.0.0.1:(\d+); start one there with: '
