@@ -617,7 +617,8 @@ def _engine_cases():
     # rounding up. A larger one does not, and all else stays Adagrad.
     optimizers['adagrad'] = lambda keras: keras.optimizers.Adagrad(lr=0.1, epsilon=0.01)
     for length in (5, 400):
-        # The density is measured in the first ten steps; at 400 places the table becomes dense.
+        # The density is measured in the first ten steps; at 400 places the table becomes dense,
+        # with six samples a rank also for four ranks.
         for name, optimizer in optimizers.items():
             found['auto_%d_%s' % (length, name)] = Case(
                 # Adagrad moves rows by themselves if there is no regularizer.
@@ -625,6 +626,7 @@ def _engine_cases():
                 optimizer,
                 uniform_ids(length),
                 strategy={'architecture': 'auto'},
+                samples=24,
             )
     found['auto_400_tf_adagrad'] = found['auto_400_adagrad']._replace(
         optimizer=lambda keras: tf.train.AdagradOptimizer(0.1)
