@@ -188,15 +188,13 @@ def alone_sections(found):
     return parts
 
 
-def how_busy(records, cores):
-    """A sentence on what else the machine did, which decides how much times are worth."""
-    loads = [record['load'] - record['hosts'] * record['workers_per_host'] for record in records]
-    if not loads or max(loads) <= cores:
+def age(variant, records):
+    """A sentence about records that are older than the newest ones, if a variant has some."""
+    if all(record.get('sources') == records[-1].get('sources') for record in variant.records):
         return ''
     return (
-        '**The machine was busy with other work**: its load average was up to %.0f above the '
-        'number of workers. Where communication takes most of a step, that weighs little; '
-        'elsewhere, ratios of times below are noise until measured on an idle machine.' % max(loads)
+        'Some of these were measured with earlier sources or settings than the newest records on '
+        'this page: `sources` in `results.json` tells which.'
     )
 
 
@@ -224,7 +222,6 @@ def write(records, folder):
             days=days(records),
             **info,
         ),
-        how_busy(records, info['cores']),
         '## Targets',
         _markdown(targets.rows(variants, results), targets.HEADERS),
         '## In short',
@@ -242,7 +239,7 @@ def write(records, folder):
             '![speed-up over α](%s)' % plots.ALPHA,
         ]
     for variant in variants:
-        parts += ['## ' + variant.title, table(variant)]
+        parts += ['## ' + variant.title, age(variant, records), table(variant)]
         if variant.plot in drawn:
             parts.append('![%s](%s)' % (variant.title, variant.plot))
     parts += alone_sections(alone) + [WHERE_NOT]

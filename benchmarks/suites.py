@@ -28,7 +28,7 @@ SUITES = {
         variants=[{}],
         systems=ALONE + PEERS + OURS,
         # Where Horovod's step was nearest to the paper's 15 compute steps.
-        headline=36,
+        headline=52,
     ),
     'lm-corpus': dict(
         work='lm',

@@ -193,6 +193,13 @@ def test_the_report_is_written_with_failures_and_without_what_is_missing(tmp_pat
     assert all(picture in written for picture in pictures)
 
 
+def test_measurements_of_earlier_sources_are_told_from_the_newest():
+    old = [dict(one, sources='earlier') for one in language_records(speed=40)]
+    new = [dict(one, sources='now') for one in language_records(speed=60)]
+    told = [report.age(variant, old + new) for variant in compare.variants(old[1:] + new[1:])]
+    assert [bool(text) for text in told] == [True, False]
+
+
 def test_a_case_is_missing_until_it_was_measured_with_these_sources(tmp_path):
     kept = results.Results(str(tmp_path))
     one = record('hybrid')
