@@ -18,18 +18,18 @@ def compress(rows, compression):
     """Makes rows smaller for their way.
 
     Args:
-        rows: `[n] + row_shape`, with a row shape that is known.
+        rows: `[n] + row_shape`, with a row shape that is known where they are halved.
         compression: one of `hvd.Compression`, or another class with `compress` and `decompress`.
 
     Returns:
         A pair: the tensor to be sent, of length `n`, and a function that makes the rows what they
         were, `[n] + row_shape`, from what has arrived.
     """
-    dtype, shape = rows.dtype.base_dtype, rows.shape.as_list()[1:]
-    width = int(np.prod(shape))
     if compression is not hvd.Compression.fp16:
         small, context = compression.compress(rows)
         return small, lambda arrived: compression.decompress(arrived, context)
+    dtype, shape = rows.dtype.base_dtype, rows.shape.as_list()[1:]
+    width = int(np.prod(shape))
     if row_bytes(width, dtype.as_numpy_dtype, True) >= width * dtype.size:
         return rows, tf.identity
     flat = tf.reshape(rows, [-1, width])
