@@ -26,7 +26,7 @@ EQUAL = {
         'columns',
         'ps_two_outputs',
     ],
-    'tf.keras': ['adam', 'two_outputs', 'search_ps'],
+    'tf.keras': ['adam', 'two_outputs', 'search_ps', 'waiting', 'fp16_both_columns'],
 }
 #: What is there after this long is left over.
 SETTLE_SECONDS = 60
