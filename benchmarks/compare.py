@@ -104,6 +104,20 @@ def _work(key):
     return TITLES[key[0]] + (' (%s)' % text if text else '') + workers
 
 
+def middle(records):
+    """Of the rounds of one measurement, the record that counts: that of the median step.
+
+    Args:
+        records: a list of records of the same case. Those that failed count if all did.
+
+    Returns:
+        A record, with the number of `rounds` that it stands for.
+    """
+    good = [record for record in records if 'error' not in record] or records
+    ordered = sorted(good, key=lambda record: record.get('step_seconds', 0))
+    return dict(ordered[len(ordered) // 2], rounds=len(good))
+
+
 def best_horovod(by_system):
     """The fastest record of Horovod's of a dict by system, or `None`."""
     return _fastest(by_system[name] for name in suites.HOROVOD if name in by_system)

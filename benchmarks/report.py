@@ -40,7 +40,9 @@ counts them at each host's interface, headers and acknowledgements included.
 
 - **Step**: the slowest rank's, quartiles over the measured steps, after warm-up. 30 steps are
   measured at each link speed, or as many as take {budget} s, but no fewer than {fewest}; the column
-  **steps** has their number.
+  **steps** has their number. Where it has two, such as 5 x 6, the systems took turns in so many
+  rounds, because the machine's speed drifts by more than they differ; the round of the median step
+  is shown.
 - **Floor**: each row that a host's batch names, pulled once and its gradient pushed once unless
   its shard is on that host, and a ring allreduce of the dense gradients; values of float32 only.
 - **CPU** of one worker and its server for a step; **peak**: the largest process's resident memory
@@ -132,7 +134,7 @@ def table(variant):
                 name,
                 '{:,.0f}'.format(record['units_per_second']),
                 '%.3g .. %.3g .. %.3g' % tuple(quartiles),
-                record['steps'],
+                _steps(record),
                 '%.2fx' % speed_up if speed_up else '',
                 '%.2f' % (record['sent_bytes'] / 1e6),
                 '%.2f' % (record['received_bytes'] / 1e6),
@@ -149,6 +151,12 @@ def table(variant):
         'sent, MB', 'received, MB', 'sent / floor', 'CPU, s', 'peak, MiB', 'first step, s', 'loss',
     ]  # fmt: skip
     return _markdown(rows, headers)
+
+
+def _steps(record):
+    """How many steps were measured, as text."""
+    rounds = record.get('rounds', 1)
+    return '%d' % record['steps'] if rounds == 1 else '%d x %d' % (rounds, record['steps'])
 
 
 def _last_loss(record, by_system):

@@ -12,6 +12,7 @@ import subprocess
 import sys
 
 import click
+import compare
 import measure
 import report
 import results
@@ -91,15 +92,19 @@ def main(
 
 def take(suite, cases, kept):
     """Takes the measurements of a suite, and keeps each as it comes."""
-    with click.progressbar(length=len(cases), label=suite, file=sys.stderr) as bar:
+    rounds, taken = suites.rounds_of(suite), []
+    with click.progressbar(length=rounds * len(cases), label=suite, file=sys.stderr) as bar:
 
         def done(record):
-            kept.add(record)
+            taken.append(record)
+            of_case = [other for other in taken if results.same_case(other, record)]
+            kept.add(compare.middle(of_case))
             click.echo('\n' + report.line(record))
             bar.update(1)
 
         try:
-            measure.measure_all(cases, done)
+            for _ in range(rounds):
+                measure.measure_all(cases, done)
         except measure.BenchmarkError as error:
             raise click.ClickException(str(error)) from error
 

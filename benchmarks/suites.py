@@ -21,7 +21,8 @@ WHOLE_TABLES = ('hvd-keras', 'hvd-dense')
 ALPHA_LENGTHS = (120, 60, 30, 15, 8, 4, 1)
 
 #: Name of a suite to what it trains, and on what: on all `hosts` and `bandwidths` by default, and
-#: at the speed of its `headline`.
+#: at the speed of its `headline`. With `rounds`, all is measured so often, in turns, each time with
+#: a part of the steps.
 SUITES = {
     'lm': dict(
         work='lm',
@@ -54,8 +55,13 @@ SUITES = {
         hosts=(1, 2, 8),
         bandwidths=(200,),
     ),
+    # What is compared differs by less than the machine's speed drifts from one job to the next: so
+    # the systems take turns.
     'dense': dict(
-        work='dense', variants=[{}], systems=('tf', 'hvd-keras', 'hvd-allgather', 'hybrid')
+        work='dense',
+        variants=[{}],
+        systems=('tf', 'hvd-keras', 'hvd-allgather', 'hybrid'),
+        rounds=5,
     ),
     # For `smoke.py`: small, and rows wide enough for headers not to matter.
     'smoke': dict(
@@ -97,7 +103,8 @@ def cases(
         hosts: numbers of hosts.
         systems: names of systems; by default the suite's.
         workers_per_host: number of workers on each host.
-        steps: number of steps that are measured at each link speed, where they are short.
+        steps: number of steps that are measured at each link speed, where they are short, in all
+            rounds together.
         variants: a list of options of the work; by default the suite's.
         bandwidths: link speeds in Mbit/s, `None` for no limit; by default the suite's.
         cores_per_host: what a host has of the processor; `None` for no limit.
@@ -131,12 +138,17 @@ def cases(
             bandwidth_mbit=None if alone else speed,
             cores_per_host=cores_per_host,
             warmup=WARMUP,
-            steps=steps,
+            steps=steps // rounds_of(suite),
             threads=1,
         )
         if case not in found:
             found.append(case)
     return found
+
+
+def rounds_of(suite):
+    """How often each case of a suite is measured."""
+    return SUITES[suite].get('rounds', 1)
 
 
 def jobs(cases):

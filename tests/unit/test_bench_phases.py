@@ -64,6 +64,13 @@ def test_what_sends_tables_whole_is_not_measured_at_the_speed_of_a_headline():
     assert [case['bandwidth_mbit'] for case in asked] == [headline]
 
 
+def test_rounds_share_the_steps_of_a_suite():
+    for suite in suites.SUITES:
+        steps = {case['steps'] for case in suites.cases(suite, steps=30)}
+        assert steps == {30 // suites.rounds_of(suite)}
+    assert suites.rounds_of('dense') > 1 == suites.rounds_of('lm')
+
+
 def test_long_steps_are_measured_a_few_times_only():
     assert [schedule.steps(30, seconds) for seconds in (0.1, 2.0, 60.0)] == [30, 15, 5]
     assert [schedule.warmup(5, seconds) for seconds in (0.1, 2.0, 60.0)] == [5, 2, 2]

@@ -193,6 +193,20 @@ def test_the_report_is_written_with_failures_and_without_what_is_missing(tmp_pat
     assert all(picture in written for picture in pictures)
 
 
+def test_of_several_rounds_the_one_of_the_median_step_counts_and_failed_ones_if_all_did():
+    rounds = [record('hybrid', seconds=seconds) for seconds in (3.0, 1.0, 2.0)]
+    failed = {'error': 'did not end'}
+    assert compare.middle(rounds) == dict(rounds[2], rounds=3)
+    assert compare.middle([failed] + rounds) == dict(rounds[2], rounds=3)
+    assert compare.middle([failed, failed]) == dict(failed, rounds=2)
+
+
+@pytest.mark.parametrize('rounds, steps', [(1, '| 3 '), (5, '| 5 x 3 ')])
+def test_the_report_tells_how_many_rounds_there_were(rounds, steps):
+    records = [dict(one, rounds=rounds) for one in language_records()]
+    assert steps in report.table(compare.variants(records)[0])
+
+
 def test_measurements_of_earlier_sources_are_told_from_the_newest():
     old = [dict(one, sources='earlier') for one in language_records(speed=40)]
     new = [dict(one, sources='now') for one in language_records(speed=60)]
