@@ -3,6 +3,12 @@
 import namespaces
 from cluster_error import ClusterError
 
+#: Bytes of the largest packet that TCP hands down in one piece, 64 KiB, with a header for each of
+#: its frames. A burst is a millisecond, but no less than that: smaller ones have the kernel cut
+#: large packets up, which costs a host as much processor time as our whole exchange and which
+#: network cards do themselves.
+LARGEST_PACKET = 70 * 1024
+
 
 def shape(namespace, link, bandwidth_mbit, delay_ms):
     """Sets what one end of a link lets through, in place of what it had.
@@ -43,8 +49,7 @@ def queueing(bandwidth_mbit, delay_ms):
         # Room for the packets that are on their way; its own 1000 would lose some.
         wanted.append(['netem', 'delay', '%gms' % delay_ms, 'limit', '100000'])
     if bandwidth_mbit:
-        # A burst of a millisecond, or of the largest packet that TCP hands down in one piece.
-        burst = max(65536, int(bandwidth_mbit * 1e6 / 8 / 1000))
+        burst = max(LARGEST_PACKET, int(bandwidth_mbit * 1e6 / 8 / 1000))
         wanted.append(
             ['tbf', 'rate', '%gmbit' % bandwidth_mbit, 'burst', str(burst), 'latency', '100ms']
         )

@@ -47,13 +47,14 @@ def numbers(text, kind=int):
 @click.option('--systems', help='Of %s.' % ', '.join(SYSTEMS))
 @click.option('--options', help="JSON of the work's options, instead of the suite's variants.")
 @click.option('--steps', type=int, help='Steps that are measured, where they are short.')
+@click.option('--rounds', type=int, help='How often all is measured, with a part of the steps.')
 @click.option('--quick', is_flag=True, help='Fewer hosts, speeds and steps.')
 @click.option('--missing', is_flag=True, help='Only what was not measured with these sources.')
 @click.option('--out', default=DEFAULT_OUT, help='Folder for results and report.')
 @click.option('--report-only', is_flag=True, help='Write the report of what is there.')
 def main(
-    chosen, hosts, workers_per_host, bandwidth, cores_per_host, systems, options, steps, quick,
-    missing, out, report_only,
+    chosen, hosts, workers_per_host, bandwidth, cores_per_host, systems, options, steps,
+    rounds, quick, missing, out, report_only,
 ):  # fmt: skip
     """Measures our training and its peers on an emulated cluster."""
     os.makedirs(out, exist_ok=True)
@@ -66,6 +67,7 @@ def main(
         'variants': [json.loads(options)] if options else None,
         'bandwidths': QUICK['bandwidths'] if quick else None,
         'cores_per_host': cores_per_host or None,
+        'rounds': rounds,
     }
     if bandwidth:
         arguments['bandwidths'] = [speed or None for speed in numbers(bandwidth, float)]
@@ -85,14 +87,14 @@ def main(
             case for case in suites.cases(name, **arguments) if not (missing and kept.has(case))
         ]
         if cases:
-            take(name, cases, kept)
+            take(name, cases, rounds or suites.rounds_of(name), kept)
             report.write(kept.records, out)
     report.write(kept.records, out)
 
 
-def take(suite, cases, kept):
-    """Takes the measurements of a suite, and keeps each as it comes."""
-    rounds, taken = suites.rounds_of(suite), []
+def take(suite, cases, rounds, kept):
+    """Takes the measurements of a suite so often, in turns, and keeps each as it comes."""
+    taken = []
     with click.progressbar(length=rounds * len(cases), label=suite, file=sys.stderr) as bar:
 
         def done(record):

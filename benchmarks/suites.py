@@ -95,6 +95,7 @@ def cases(
     variants=None,
     bandwidths=None,
     cores_per_host=None,
+    rounds=None,
 ):
     """The measurements of a suite.
 
@@ -108,6 +109,7 @@ def cases(
         variants: a list of options of the work; by default the suite's.
         bandwidths: link speeds in Mbit/s, `None` for no limit; by default the suite's.
         cores_per_host: what a host has of the processor; `None` for no limit.
+        rounds: how often each case is to be measured; by default the suite's.
 
     Returns:
         A list of dicts, as `measure.measure` takes them. A system for one process comes with one
@@ -138,7 +140,7 @@ def cases(
             bandwidth_mbit=None if alone else speed,
             cores_per_host=cores_per_host,
             warmup=WARMUP,
-            steps=steps // rounds_of(suite),
+            steps=steps // (rounds or rounds_of(suite)),
             threads=1,
         )
         if case not in found:
