@@ -165,10 +165,25 @@ def test_shaping_holds_packets_back_at_both_ends_of_a_link(cluster):
             assert found['kind'] == 'tbf'
             assert found['options']['rate'] == 80e6 / 8  # bytes per second
         (sender,) = qdiscs(cluster, *ends[0])
-        assert sender['bytes'] > 4000000 and sender['overlimits'] > 100
+        assert sender['bytes'] > 4000000 and sender['overlimits'] > 20
     finally:
         cluster.shape(None)
     assert qdiscs(cluster, *ends[0])[0]['kind'] == 'noqueue'
+
+
+@pytest.mark.parametrize('bandwidth', [20, 200])
+def test_shaping_does_not_cut_up_what_a_network_card_would(cluster, bandwidth):
+    cluster.shape(bandwidth)
+    try:
+        counter = ['cat', '/sys/class/net/eth0/statistics/tx_packets']
+        before = int(cluster.exec(0, counter).output)
+        command = 'head -c 4000000 /dev/zero | ssh %s cat >/dev/null' % cluster.address(1)
+        assert cluster.exec(0, ['sh', '-c', command]).code == 0
+        packets = int(cluster.exec(0, counter).output) - before
+    finally:
+        cluster.shape(None)
+    # Frames of 1,500 bytes would be 2,667.
+    assert packets < 1000
 
 
 def test_the_processes_of_a_host_have_its_share_together_however_many_they_are():
