@@ -1,11 +1,13 @@
 """Takes measurements on an emulated cluster and makes a record of each, plain data."""
 
+import itertools
 import json
 import os
 import statistics
 import sys
 import tempfile
 import time
+from typing import Any, NamedTuple
 
 import floor
 import models
@@ -20,6 +22,9 @@ LIMIT_SECONDS = 900
 #: How long a job may take to end when all ranks have reported. Of TensorFlow's own parameter
 #: servers some never do: a session that is closed waits for the server of a worker that has gone.
 LEAVING_SECONDS = 20
+#: So many hosts are at work at all times, if they have a share of the processor each and the
+#: machine has room for them. Processors that share caches and memory with busy ones are slower.
+BUSY_HOSTS = 8
 #: What every system runs with. TensorFlow 1.11 allocates with jemalloc 4, which gives freed pages
 #: back to the kernel and has them zeroed anew in every step. With the second, it keeps them: that
 #: saves a sixth of the processor time of every system on this work, raw TensorFlow's too.
@@ -30,8 +35,35 @@ class BenchmarkError(Exception):
     """A measurement cannot be taken as asked for."""
 
 
+class Copy(NamedTuple):
+    """One of the jobs that train the same on different hosts.
+
+    Attributes:
+        job: its `emulated_cluster.Job`.
+        path: what the names of its files begin with: see `phases`.
+    """
+
+    job: Any
+    path: str
+
+
+def copies_of(case, cores):
+    """How many copies of a job train side by side, so that the machine is equally busy.
+
+    Args:
+        case: as `measure` takes them.
+        cores: how many the machine has.
+    """
+    share = case['cores_per_host']
+    if share is None:
+        return 1
+    return max(1, min(BUSY_HOSTS, int(cores / share)) // case['hosts'])
+
+
 def measure(cluster, cases, known, done):
     """Trains a system on some hosts of a cluster, at one link speed after another.
+
+    Copies of the job train on hosts that it leaves idle, and what they do counts as well.
 
     Links and hosts get their speed after the first step: Horovod's first broadcast of a large table
     would take most of an hour over a slow link, and is not what is compared.
@@ -55,50 +87,63 @@ def measure(cluster, cases, known, done):
         done(records[-1])
 
     with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, 'seen')
-        spec = dict(first, phases=len(cases), started=time.time())
         cluster.shape(None)
         if first['cores_per_host'] is not None:
             cluster.share_cores(None)
-        job = cluster.start(
-            [sys.executable, WORKER, json.dumps(spec), path],
-            first['workers_per_host'],
-            environ=dict(ENVIRON, OMP_NUM_THREADS=str(first['threads'])),
-            hosts=range(first['hosts']),
-        )
+        copies = [
+            _start(cluster, first, len(cases), os.path.join(folder, 'copy%d' % number), number)
+            for number in range(copies_of(first, os.cpu_count()))
+        ]
         for phase, case in enumerate(cases):
-            seen = _take(cluster, job, path, phase, case)
+            seen = _take(cluster, copies, phase, case)
             if seen is None:
                 break
             keep(case, summary(seen))
-        outcome = job.wait(LEAVING_SECONDS if seen else 1)
+        # Those that have failed come first.
+        copies.sort(key=lambda copy: copy.job.process.poll() is None)
+        outcomes = [copy.job.wait(LEAVING_SECONDS if seen else 1) for copy in copies]
         cluster.end_processes()
     for case in cases[len(records) :]:
-        keep(case, {'error': last_words(outcome, LIMIT_SECONDS)})
+        keep(case, {'error': last_words(outcomes[0], LIMIT_SECONDS)})
     return records
 
 
-def _take(cluster, job, path, phase, case):
-    """What all ranks of a job saw in a phase; `None` if it has failed."""
+def _start(cluster, case, phases_of_job, path, number):
+    """Starts a copy of a job, on the hosts that are its own by its number; returns a `Copy`."""
+    spec = dict(case, phases=phases_of_job, started=time.time())
+    job = cluster.start(
+        [sys.executable, WORKER, json.dumps(spec), path],
+        case['workers_per_host'],
+        environ=dict(ENVIRON, OMP_NUM_THREADS=str(case['threads'])),
+        hosts=range(number * case['hosts'], (number + 1) * case['hosts']),
+    )
+    return Copy(job, path)
+
+
+def _take(cluster, copies, phase, case):
+    """What all ranks saw in a phase, a list for each copy; `None` if one has failed."""
     end = time.time() + LIMIT_SECONDS
-    if not _wait(job, end, lambda: phases.is_ready(path, phase)):
+    if not _wait(copies, end, lambda copy: phases.is_ready(copy.path, phase)):
         return None
     cluster.shape(case['bandwidth_mbit'])
     if phase == 0 and case['cores_per_host'] is not None:
         cluster.share_cores(case['cores_per_host'])
-    phases.begin(path, phase)
+    for copy in copies:
+        phases.begin(copy.path, phase)
     ranks = case['hosts'] * case['workers_per_host']
-    return _wait(job, end, lambda: phases.read(path, phase, ranks))
+    return _wait(copies, end, lambda copy: phases.read(copy.path, phase, ranks))
 
 
-def _wait(job, end, found):
-    """What `found()` returns as soon as that is something, or the job has ended or its time."""
-    while job.process.poll() is None and time.time() < end:
-        value = found()
-        if value:
-            return value
+def _wait(copies, end, found):
+    """What `found(copy)` returns, a list, when it is something for all; `None` if it never is."""
+    while True:
+        over = time.time() > end or any(copy.job.process.poll() is not None for copy in copies)
+        values = list(map(found, copies))
+        if all(values):
+            return values
+        if over:
+            return None
         time.sleep(0.2)
-    return found()
 
 
 def last_words(outcome, limit):
@@ -113,34 +158,35 @@ def summary(seen):
     """What all ranks saw, in one record.
 
     Args:
-        seen: a list with the dict that each rank wrote of a phase.
+        seen: a list for each copy of the job, with the dict that each rank wrote of a phase.
 
     Returns:
         A dict. Bytes are those of one host, on the mean over hosts, for each step. `losses` are
-        those of all steps since the start of the job.
+        those of all steps since the start of the job; copies train on the same batches.
     """
+    first, everyone = seen[0], list(itertools.chain.from_iterable(seen))
     # The first worker of a host speaks for it: both read the same counters.
-    hosts = [one for one in seen if one['local_rank'] == 0]
+    hosts = [one for one in everyone if one['local_rank'] == 0]
     # A step is as long as the rank that took longest.
-    seconds = [max(step) for step in zip(*(one['seconds'] for one in seen))]
-    median = statistics.median(seconds)
-    ordered = sorted(seconds)
+    ordered = sorted(max(step) for copy in seen for step in zip(*(one['seconds'] for one in copy)))
+    median = statistics.median(ordered)
     return {
-        'warmup': seen[0]['warmup'],
-        'steps': seen[0]['steps'],
+        'copies': len(seen),
+        'warmup': first[0]['warmup'],
+        'steps': len(ordered),
         'step_seconds': median,
         'step_seconds_quarter': ordered[len(ordered) // 4],
         'step_seconds_three_quarters': ordered[(3 * len(ordered)) // 4],
-        'unit': seen[0]['unit'],
-        'units_per_second': seen[0]['units'] * len(seen) / median,
+        'unit': first[0]['unit'],
+        'units_per_second': first[0]['units'] * len(first) / median,
         'sent_bytes': statistics.mean(one['sent'] for one in hosts),
         'sent_bytes_most': max(one['sent'] for one in hosts),
         'received_bytes': statistics.mean(one['received'] for one in hosts),
-        'cpu_seconds': statistics.mean(one['cpu_seconds'] for one in seen),
-        'peak_mib': max(one['peak_mib'] for one in seen),
-        'start_peak_mib': max(one['start_peak_mib'] for one in seen),
-        'first_step_seconds': max(one['first_step_seconds'] for one in seen),
-        'losses': [statistics.mean(step) for step in zip(*(one['losses'] for one in seen))],
+        'cpu_seconds': statistics.mean(one['cpu_seconds'] for one in everyone),
+        'peak_mib': max(one['peak_mib'] for one in everyone),
+        'start_peak_mib': max(one['start_peak_mib'] for one in everyone),
+        'first_step_seconds': max(one['first_step_seconds'] for one in everyone),
+        'losses': [statistics.mean(step) for step in zip(*(one['losses'] for one in first))],
     }
 
 
@@ -157,7 +203,8 @@ def measure_all(cases, done=lambda record: None):
     if os.geteuid() != 0:
         raise BenchmarkError('The emulated cluster needs root: network namespaces are made.')
     records, floors = [], {}
-    hosts, cores = max(case['hosts'] for case in cases), cases[0]['cores_per_host']
+    hosts = max(case['hosts'] * copies_of(case, os.cpu_count()) for case in cases)
+    cores = cases[0]['cores_per_host']
     with EmulatedCluster(hosts, cores_per_host=cores) as cluster:
         for job in suites.jobs(cases):
             case = job[0]

@@ -27,9 +27,10 @@ An interrupted run goes on with `--missing`. All hosts are network namespaces of
 {processor}, {cores} cores, {memory_gib} GiB, {system}, Python {python}; measured {days}.
 
 **Every host has the share of the processor that its heading names**: the kernel holds all that runs
-on it to that, in periods of 10 ms, and its links to their speed. 0.25 cores a host are the whole of
-a machine of 2 cores with 8 hosts, and leave most of it idle with 2, so that a host is the same
-machine in clusters of any size. Import, first broadcast and first step run without either limit;
+on it to that, in periods of 10 ms, and its links to their speed. Eight hosts of 0.25 cores are a
+machine of 2. They are always at work: where a job takes fewer, copies of it train on the others,
+each by itself, and the steps of all copies count. So a host is the same machine in clusters of any
+size. Import, first broadcast and first step run without either limit;
 then the same job trains at one link speed after another, the fastest first. Where a heading names
 no share, hosts shared the cores as they came, and step times at different numbers of hosts do not
 compare. Such hosts are slow, and to them a link of 1 Gbit/s is a fast one:
@@ -42,9 +43,9 @@ every system's bytes alike; the links' speed is that of frames.
 
 - **Step**: the slowest rank's, quartiles over the measured steps, after warm-up. 30 steps are
   measured at each link speed, or as many as take {budget} s, but no fewer than {fewest}; the column
-  **steps** has their number. Where it has two, such as 5 x 6, the systems took turns in so many
-  rounds, because the machine's speed drifts by more than they differ; the round of the median step
-  is shown.
+  **steps** has their number, those of copies too. Where it has two, such as 5 x 6, the systems
+  took turns in so many rounds, because the machine's speed drifts by more than they differ; the
+  round of the median step is shown.
 - **Floor**: each row that a host's batch names, pulled once and its gradient pushed once unless
   its shard is on that host, and a ring allreduce of the dense gradients; values of float32 only.
 - **CPU** of one worker and its server for a step; **peak**: the largest process's resident memory

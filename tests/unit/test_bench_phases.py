@@ -130,9 +130,27 @@ def test_a_record_has_the_slowest_ranks_steps_and_the_mean_of_all_losses():
             units=6, first_step_seconds=rank,
         )  # fmt: skip
 
-    record = measure.summary([
+    job = [
         seen(0, [1.0, 5.0, 2.0], [8.0, 6.0, 4.0, 2.0, 1.0]),
         seen(1, [3.0, 1.0, 1.0], [6.0, 6.0, 4.0, 2.0, 2.0]),
-    ])  # fmt: skip
+    ]
+    record = measure.summary([job])
     assert record['step_seconds'] == 3.0 and record['units_per_second'] == 4.0
     assert record['losses'] == [7.0, 6.0, 4.0, 2.0, 1.5] and record['first_step_seconds'] == 1
+    # A copy trains by itself: its steps count, but nobody waits for it.
+    copy = [
+        dict(seen(0, [4.0, 4.0, 4.0], [9.0]), cpu_seconds=1.5),
+        dict(seen(1, [1.0, 1.0, 1.0], [9.0]), cpu_seconds=1.5),
+    ]
+    record = measure.summary([job, copy])
+    assert record['step_seconds'] == 4.0 and record['units_per_second'] == 3.0
+    assert record['steps'] == 6 and record['cpu_seconds'] == 1.0 and record['losses'][0] == 7.0
+
+
+def test_copies_of_a_job_keep_a_machine_as_busy_as_eight_hosts_do():
+    def copies(hosts, share, cores):
+        return measure.copies_of({'hosts': hosts, 'cores_per_host': share}, cores)
+
+    assert [copies(hosts, 0.25, 2) for hosts in (1, 2, 4, 8, 16)] == [8, 4, 2, 1, 1]
+    assert [copies(hosts, 0.5, 2) for hosts in (1, 2, 8)] == [4, 2, 1]
+    assert copies(2, 0.25, 64) == 4 and copies(2, None, 2) == 1
