@@ -150,9 +150,7 @@ class Bundle:
         table, held = self._table_of(rows), self._held[number]
         places = tf.dynamic_partition(tf.range(tf.size(rows)), table, count)
         of_members = tf.dynamic_partition(tf.floordiv(rows, count), table, count)
-        found = [
-            tf.gather(self.members[t].shards[shard], of_members[t]) for t, shard in held.items()
-        ]
+        found = [self.members[t].gather(shard, of_members[t]) for t, shard in held.items()]
         return tf.dynamic_stitch([places[t] for t in held], found)
 
     def _table_of(self, rows):

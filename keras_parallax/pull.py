@@ -49,12 +49,14 @@ class Pull(NamedTuple):
         rows: `[n] + row_shape`, the pulled rows, one for each of `split.ids`.
         outputs: for each lookup the looked-up rows, of shape `ids.shape + row_shape`.
         inverses: for each lookup the positions of its ids in `split.ids`, flat, int32.
+        ids: for each lookup its ids, as the model has them.
     """
 
     split: SplitIds
     rows: tf.Tensor
     outputs: List[tf.Tensor]
     inverses: List[tf.Tensor]
+    ids: List[tf.Tensor]
 
 
 def split_by_shard(ids, shards):
@@ -110,7 +112,7 @@ def pull(table, ids_of_lookups, compression=hvd.Compression.none):
         output = tf.gather(rows, tf.reshape(part, tf.shape(ids)))
         output.set_shape(ids.shape.concatenate(table.row_shape))
         outputs.append(output)
-    return Pull(split, rows, outputs, list(inverses))
+    return Pull(split, rows, outputs, list(inverses), list(ids_of_lookups))
 
 
 def gather_rows(table, split, compression=hvd.Compression.none):

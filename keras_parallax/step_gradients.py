@@ -3,6 +3,7 @@
 from keras_parallax import asynchronous, bundle, cluster, exchange, order, sharding, uses
 from keras_parallax.barrier import unfolded_zero
 from keras_parallax.compat import hvd, tf
+from keras_parallax.joined import Joined, groups_of
 from keras_parallax.pull import Connection, SplitIds, gather_rows
 
 
@@ -102,6 +103,9 @@ class StepGradients:
             if table.by_row and table.shards
         }
         of_all = [pull for found in pulls.values() for pull in found]
+        for members in groups_of(pulls):
+            joined = Joined(members, [pulls.pop(table)[0] for table in members])
+            pulls[joined] = [joined.pull]
         bundles = bundle.bundles_of(
             [(table, table.plan) for table in pulls if bundle.may_be_bundled(pulls[table], of_all)]
         )
@@ -113,9 +117,20 @@ class StepGradients:
                 pushed.append(self._exchange_whole(table, gradients, computed))
             elif not table.shards:
                 pushed.append(self._allgather(table, gradients))
-            elif table not in bundled:
+        for table in pulls:
+            if table not in bundled:
                 pushed.append(self._push(table, pulls[table], gradients))
-        return pushed + [self._exchange_bundle(members, pulls, gradients) for members in bundles]
+        pushed += [self._exchange_bundle(members, pulls, gradients) for members in bundles]
+        return [self._of_tables(found) for found in pushed]
+
+    @staticmethod
+    def _of_tables(pushed):
+        """`Pushed` with the parts of tables in place of those of `Joined` ones."""
+        parts = []
+        for found in pushed.parts:
+            table = found.part.table
+            parts += table.parts(found) if isinstance(table, Joined) else [found]
+        return pushed._replace(parts=parts)
 
     def _exchange_whole(self, table, gradients, computed):
         """Sums the gradient of a dense variable on servers; returns `Pushed`.
@@ -145,10 +160,10 @@ class StepGradients:
         """Has the step pull rows in its own way, where that is not as a prediction does.
 
         Args:
-            pulls: a dict from tables to the lists of their `Pull`s.
+            pulls: a dict from tables, `Joined` ones too, to the lists of their `Pull`s.
 
         Returns:
-            The same with the `Pull`s of the step.
+            The same with the `Pull`s of the step, where they are others.
         """
         how, found = self._how, {}
         small = [table for table in pulls if bundle.is_small(table.plan)]
@@ -156,7 +171,7 @@ class StepGradients:
         as_predicted = how.pull_compression is hvd.Compression.none and not self._aggregates
         # Those that wait for nothing come first, so that what others wait for is there.
         for table in sorted(first, key=lambda table: len(first[table])):
-            if as_predicted and not first[table]:
+            if as_predicted and not first[table] and not isinstance(table, Joined):
                 continue
             arrived = [
                 pull.rows for other in first[table] for pull in found.get(other, pulls[other])
@@ -166,12 +181,12 @@ class StepGradients:
                 with self._on_worker():
                     split = _after(arrived, pull.split)
                     rows = self._pull(table, '%s/pull_%d' % (table.name, number), split)
-                self.connections.append(Connection(pull.rows, rows))
+                self.connections += _connections(table, pull, rows)
                 found[table].append(pull._replace(split=split, rows=rows))
         return found
 
     def _pull(self, table, name, split):
-        """Rows of a table, or of a bundle: with the host's other workers, if there are any."""
+        """Rows of a table, joined ones or a bundle: with the host's other workers, if any."""
         how = self._how
         if self._aggregates:
             return how.host.pull_rows(table, name, split.ids, how.pull_compression)
@@ -180,9 +195,9 @@ class StepGradients:
     def _push(self, table, pulls, gradients):
         """Sums a sharded table's gradients; returns `Pushed`."""
         with self._on_worker():
-            by_pull = [exchange.gradients_of_pull(table, pull, gradients) for pull in pulls]
+            by_pull = [_gradients(table, pull, gradients) for pull in pulls]
             mine, split = exchange.merged(by_pull)
-        self.touched[table.name] = tf.size(mine.rows)
+        self._count(table, mine.rows)
         return self._push_rows(table, mine, split, self._reads(table, pulls))
 
     def _exchange_bundle(self, members, pulls, gradients):
@@ -195,14 +210,12 @@ class StepGradients:
             rows = self._pull(together, together.name, split)
             of_members = together.split(rows, ids)
             values = [
-                exchange.gradients_of_pull(table, pull, gradients)[0].values
-                for table, pull in zip(members, mine)
+                _gradients(table, pull, gradients)[0].values for table, pull in zip(members, mine)
             ]
             summed = exchange.RowGradients(split.ids, tf.concat(values, 0))
-        self.connections.extend(
-            Connection(pull.rows, of_member) for pull, of_member in zip(mine, of_members)
-        )
-        self.touched.update((table.name, tf.size(one)) for table, one in zip(members, ids))
+            for table, pull, of_member in zip(members, mine, of_members):
+                self.connections += _connections(table, pull, of_member)
+                self._count(table, pull.split.ids)
         after = [read for table in members for read in self._reads(table, pulls[table])]
         pushed = self._push_rows(together, summed, split, after)
         return pushed._replace(
@@ -222,6 +235,11 @@ class StepGradients:
             return asynchronous.push_rows(table, gradients, split, self._how)
         return exchange.push_rows(table, gradients, split, self._how, after)
 
+    def _count(self, table, rows):
+        """Notes how many rows of a table, or of each of joined ones, the batch touches."""
+        for member in _tables_in(table):
+            self.touched[member.name] = tf.size(rows)
+
     def _reads(self, table, pulls):
         """The operations that read a table's shards, as far as this rank's step needs them.
 
@@ -231,7 +249,9 @@ class StepGradients:
         looked_up = [
             output.op for pull in pulls for output in pull.outputs if output.op in self._members
         ]
-        return looked_up + [term.op for term in table.penalty_terms]
+        return looked_up + [
+            term.op for member in _tables_in(table) for term in member.penalty_terms
+        ]
 
     def _gate(self, reduced, computed):
         """Holds back every write to what this process computes with until all gradients are there.
@@ -252,6 +272,22 @@ class StepGradients:
             part = self.parts[number]
             self.parts[number] = part._replace(gradients=part.gradients._replace(values=value))
         return gated[: len(reduced)]
+
+
+def _tables_in(table):
+    return table.members if isinstance(table, Joined) else [table]
+
+
+def _connections(table, pull, rows):
+    """The `Connection`s that have a step read rows that it has pulled, a list."""
+    return table.connections(rows) if isinstance(table, Joined) else [Connection(pull.rows, rows)]
+
+
+def _gradients(table, pull, gradients):
+    """As `exchange.gradients_of_pull`, also of joined tables."""
+    if isinstance(table, Joined):
+        return exchange.RowGradients(pull.split.ids, table.gradients(gradients)), pull.split
+    return exchange.gradients_of_pull(table, pull, gradients)
 
 
 def _after(tensors, split):
