@@ -1,7 +1,80 @@
-"""The barrier that ends a synchronous step."""
+"""How a synchronous step ends: no worker goes on before every owner has updated its shards.
 
-from keras_parallax import compat
+An owner puts a token for each worker that pushes into a queue beside its shards, when it has
+updated them. A worker takes its token where it has pushed, so that one message tells it both. The
+updates of dense variables, which wait for Horovod, hold nobody else up.
+"""
+
+from typing import List, NamedTuple
+
+from keras_parallax import cluster, compat
 from keras_parallax.compat import tf
+
+
+class End(NamedTuple):
+    """The end of a step.
+
+    Attributes:
+        operations: the operations that end it.
+        own_queues: the queues of the shards that this rank owns.
+        awaited: the queues in which this rank waits for its tokens.
+    """
+
+    operations: List[tf.Operation]
+    own_queues: List[tf.FIFOQueue]
+    awaited: List[tf.FIFOQueue]
+
+
+def end_of_step(tables, operations, pushes, replicas, how):
+    """Ends a step when every owner has updated its shards.
+
+    Args:
+        tables: the `Table`s of the step.
+        operations: the operations of the step.
+        pushes: those of them that push.
+        replicas: the variables that every rank has for itself. Who writes to these is not waited
+            for by others.
+        how: the `exchange.Exchange`.
+
+    Returns:
+        An `End`.
+    """
+    shards = [(table, shard) for table in tables for shard in table.plan.shards]
+    owners = {table.device_of(shard): table.owner_of(shard) for table, shard in shards}
+    own_storage = {compat.storage(variable).op for variable in replicas}
+    updates = [
+        operation
+        for operation in operations
+        if operation not in pushes
+        and not (operation.inputs and operation.inputs[0].op in own_storage)
+    ]
+    given, taken, own, awaited = [], [], [], []
+    for number, device in enumerate(sorted(owners)):
+        queues = _queues(device, number, how)
+        if owners[device] == how.rank:
+            own += queues
+            with tf.control_dependencies(updates), tf.device(device):
+                given += [queue.enqueue(tf.constant(True)) for queue in queues]
+        if how.rank in how.pushers:
+            mine = queues[list(how.pushers).index(how.rank)]
+            here = [push for push in pushes if push.device == mine.queue_ref.device]
+            with tf.control_dependencies(here), tf.device(device):
+                taken.append(mine.dequeue().op)
+            awaited.append(mine)
+    if how.host:
+        taken = how.host.pass_on(taken)
+    return End(given + taken, own, awaited)
+
+
+def _queues(device, number, how):
+    """The queues for tokens on a device, one for each worker that pushes."""
+    queues = []
+    with tf.name_scope(None), tf.device(device):
+        for worker in how.pushers:
+            name = 'parallax_%s_updated_%d_for_%d' % (how.prefix, number, worker)
+            # A token a step, and it is taken before its worker pushes again.
+            queues.append(tf.FIFOQueue(1, [tf.bool], shapes=[[]], shared_name=name, name=name))
+    return queues
 
 
 def unfolded_zero(loss):
@@ -14,30 +87,28 @@ def unfolded_zero(loss):
     return tf.cast(tf.less(tf.abs(loss), -1.0), loss.dtype)
 
 
-def barrier(loss, operations, allreduce, totals=()):
-    """Ends the step when every owner has updated its shards, so that nobody pulls old rows.
+def kept(totals, rank):
+    """Has TensorFlow compute sums over the ranks on a rank that reads them nowhere.
 
-    The sum is stored, because TensorFlow 1.11 drops an operation without side effects whose result
-    nothing reads, even one that others wait for (proven by `tests/parallel/test_barrier.py`).
+    It drops an operation without side effects whose result nothing reads, even one that others wait
+    for, and then the other ranks would wait for ever (TF 1.11; proven by
+    `tests/parallel/test_barrier.py`). So they are stored.
 
     Args:
-        loss: the total loss.
-        operations: the operations of the step.
-        allreduce: function from a tensor and a name to the sum over all ranks.
-        totals: other sums over all ranks, vectors. A rank that owns no shard may read them nowhere
-            else; TensorFlow would drop them there, and the other ranks wait for ever.
+        totals: the sums, a list of vectors.
+        rank: this process's rank.
 
     Returns:
-        An operation.
+        A list of operations.
     """
-    given = tf.concat([tf.reshape(unfolded_zero(loss), [1])] + list(totals), 0)
-    together = allreduce(given, 'barrier')
-    compat.add_control_inputs(together.op, operations)
-    with tf.name_scope(None):
-        passed = tf.Variable(
-            tf.zeros(given.shape, together.dtype),
-            trainable=False,
-            collections=[],
-            name='parallax/barrier',
-        )
-    return tf.assign(passed, together).op
+    stored = []
+    for total in totals:
+        with tf.name_scope(None), tf.device(cluster.shard_device(rank)):
+            variable = tf.Variable(
+                tf.zeros(total.shape, total.dtype),
+                trainable=False,
+                collections=[],
+                name='parallax/total',
+            )
+            stored.append(tf.assign(variable, total).op)
+    return stored

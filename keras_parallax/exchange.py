@@ -302,7 +302,7 @@ def _push(table, items, how, after):
                 name = '%s/%s/shard_%d/from_%d' % (how.prefix, table.name, number, worker)
                 name = 'parallax_' + name.replace('/', '_')
                 of_shard.append(
-                    # One item a step; the barrier keeps a worker from being a step ahead.
+                    # One item a step, and nobody is more than a step ahead.
                     tf.FIFOQueue(
                         capacity=2,
                         dtypes=[tensor.dtype for tensor in item],

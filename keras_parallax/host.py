@@ -159,6 +159,22 @@ class Host:
             items = [queue.dequeue() for queue in queues]
             return [tensors] + [item if len(tensors) > 1 else [item] for item in items], []
 
+    def pass_on(self, taken):
+        """Has the host's other workers end their step when the leader ends its own.
+
+        Args:
+            taken: operations that end the leader's step.
+
+        Returns:
+            A list of operations that end this worker's.
+        """
+        queues = self._queues('end', [tf.bool], awaited=True)
+        with self._at_leader():
+            if not self.leads:
+                return [queues[self._place].dequeue().op]
+            with tf.control_dependencies(taken):
+                return taken + [queue.enqueue(tf.constant(True)) for queue in queues]
+
     def interruptions(self):
         """Operations, to be run in turn, that make a step fail which waits for the host's others.
 
@@ -181,7 +197,7 @@ class Host:
         with tf.name_scope(None), self._at_leader():
             for rank in self._ranks[1:]:
                 full = 'parallax_%s_%s_of_%d' % (self._prefix, name.replace('/', '_'), rank)
-                # One item a step; the barrier keeps a worker from being a step ahead.
+                # One item a step, and nobody is more than a step ahead.
                 queues.append(tf.FIFOQueue(2, dtypes, shared_name=full, name=full))
         if self.leads:
             self.own_queues.extend(queues)

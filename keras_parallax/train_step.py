@@ -5,7 +5,6 @@ import itertools
 from keras_parallax import (
     apply,
     asynchronous,
-    cluster,
     compat,
     exchange,
     filling,
@@ -18,7 +17,7 @@ from keras_parallax import (
     updates,
     uses,
 )
-from keras_parallax.barrier import barrier
+from keras_parallax.barrier import end_of_step, kept
 from keras_parallax.collectives import Gatherer
 from keras_parallax.compat import hvd, tf
 from keras_parallax.errors import ScopeError
@@ -152,7 +151,7 @@ class TrainStep:
         )
         self._weights = None
         operations = self._build_operations(self._tables)
-        self._queues = list(self._gradients.queues)
+        self._queues, self._awaited = list(self._gradients.queues), []
         if self._sharded:
             tables, touched = self._tables.values(), self._gradients.touched
             operations.extend(self._tuning.measure(tables, touched))
@@ -161,6 +160,8 @@ class TrainStep:
             self._interruptions = [host.closing(self._queues)]
             if self._how.host:
                 self._interruptions.extend(self._how.host.interruptions())
+            # Where a process is gone this may never end: so it comes last.
+            self._interruptions.append(host.closing(self._awaited))
             self._job.interrupt_on_failure(self)
         return operations
 
@@ -254,9 +255,11 @@ class TrainStep:
     def _end_of_step(self, operations):
         """Operations that end a step with tables on servers."""
         if self._timing.sync:
-            with tf.device(cluster.shard_device(self.rank)):
-                totals = self._gradients.totals
-                return [barrier(self._loss, operations, self._how.allreduce, totals)]
+            pushes, replicas = self._gradients.pushes, self._synced.values()
+            end = end_of_step(self._tables.values(), operations, pushes, replicas, self._how)
+            self._queues.extend(end.own_queues)
+            self._awaited.extend(end.awaited)
+            return end.operations + kept(self._gradients.totals, self.rank)
         if self._timing.max_staleness is None:
             return []
         bound = asynchronous.StalenessBound(
