@@ -27,7 +27,7 @@ WARM_UP_STEPS = 10
 #: that fits counts.
 PARTS = collections.OrderedDict(
     [
-        ('barrier', r'barrier'),
+        ('end: token of an owner', r'_updated_\d+_for_\d+_[Dd]equeue'),
         ('dense allreduce', r'= HorovodAllreduce\('),
         ('rows and gradients on their way', r'^RecvTensor .*GatherV2'),
         ('pull: gather on a shard', r'= GatherV2\(parallax/.*/embeddings/shard_'),
@@ -48,7 +48,7 @@ ORDER = (
     'push: into the queues',
     'owner: take from the queues',
     'owner: update of a shard',
-    'barrier',
+    'end: token of an owner',
 )
 
 
