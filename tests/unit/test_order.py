@@ -18,7 +18,7 @@ def looked_up(steps=4, width=8):
     """Rows that a table's only lookup gives, `[3, steps, width]`, and the lists of its `Pull`s."""
     rows = tf.placeholder(tf.float32, [3, steps, width])
     split = SplitIds(tf.range(3 * steps), [], [])
-    return rows, [Pull(split, rows, [rows], [])]
+    return rows, [Pull(split, rows, [rows], [], [])]
 
 
 def found(loss, small=(), **tables):
