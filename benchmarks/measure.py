@@ -137,11 +137,13 @@ def _take(cluster, copies, phase, case):
 def _wait(copies, end, found):
     """What `found(copy)` returns, a list, when it is something for all; `None` if it never is."""
     while True:
-        over = time.time() > end or any(copy.job.process.poll() is not None for copy in copies)
+        over = time.time() > end
+        ended = [copy.job.process.poll() is not None for copy in copies]
         values = list(map(found, copies))
         if all(values):
             return values
-        if over:
+        # A copy that has left what it saw in the last phase ends before the others have.
+        if over or any(gone and not value for gone, value in zip(ended, values)):
             return None
         time.sleep(0.2)
 

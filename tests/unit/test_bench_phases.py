@@ -2,11 +2,14 @@
 
 import os
 import sys
+import subprocess
 import threading
+import time
 
 import pytest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..', '..', 'benchmarks'))
+import emulated_cluster  # noqa: E402
 import measure  # noqa: E402
 import phases  # noqa: E402
 import schedule  # noqa: E402
@@ -145,6 +148,22 @@ def test_a_record_has_the_slowest_ranks_steps_and_the_mean_of_all_losses():
     record = measure.summary([job, copy])
     assert record['step_seconds'] == 4.0 and record['units_per_second'] == 3.0
     assert record['steps'] == 6 and record['cpu_seconds'] == 1.0 and record['losses'][0] == 7.0
+
+
+@pytest.mark.parametrize('last, found', [('touch second', ['first', 'second']), ('exit 1', None)])
+def test_a_copy_may_end_before_the_others_if_it_has_left_what_it_saw(tmp_path, last, found):
+    commands = {'first': 'touch first', 'second': 'sleep 0.5; ' + last}
+    copies = [
+        measure.Copy(
+            emulated_cluster.Job(subprocess.Popen(['sh', '-c', command], cwd=tmp_path), ''), name
+        )
+        for name, command in commands.items()
+    ]
+
+    def left(copy):
+        return copy.path if (tmp_path / copy.path).exists() else None
+
+    assert measure._wait(copies, time.time() + 60, left) == found
 
 
 def test_copies_of_a_job_keep_a_machine_as_busy_as_eight_hosts_do():
