@@ -1,8 +1,8 @@
 """The benchmarks' choice of cases, and how a job goes through its phases, without a cluster."""
 
 import os
-import sys
 import subprocess
+import sys
 import threading
 import time
 
