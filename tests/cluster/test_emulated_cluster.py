@@ -165,7 +165,7 @@ def test_shaping_holds_packets_back_at_both_ends_of_a_link(cluster):
             assert found['kind'] == 'tbf'
             assert found['options']['rate'] == 80e6 / 8  # bytes per second
         (sender,) = qdiscs(cluster, *ends[0])
-        assert sender['bytes'] > 4000000 and sender['overlimits'] > 20
+        assert sender['bytes'] > 4000000 and sender['overlimits'] > 100
     finally:
         cluster.shape(None)
     assert qdiscs(cluster, *ends[0])[0]['kind'] == 'noqueue'
