@@ -113,14 +113,14 @@ class Bundle:
     Attributes:
         members: the `Table`s.
         name: made of the first one's.
-        rows, row_shape, dtype, plan: as those of a `Table`.
+        rows, row_shape, widths, dtype, plan: as those of a `Table`.
         shards: for each shard a variable of a member, to tell the device by.
     """
 
     def __init__(self, members):
         self.members, first = list(members), members[0]
         self.name = first.name + '/bundle'
-        self.row_shape, self.dtype = first.row_shape, first.dtype
+        self.row_shape, self.widths, self.dtype = first.row_shape, first.widths, first.dtype
         self.owner_of, self.device_of = first.owner_of, first.device_of
         servers, self._places = places_of([table.plan for table in self.members])
         # For each shard of the bundle its members, as pairs of a member and its shard's number.

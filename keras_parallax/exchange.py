@@ -187,7 +187,7 @@ def allgather(table, gradients, how):
     """
     if how.size > 1:
         name = '%s.%s' % (how.prefix, table.name)
-        small, restore = halves.compress(gradients.values, how.compression)
+        small, restore = halves.compress(gradients.values, how.compression, table.widths)
         gradients = sum_by_row(
             unmerged(horovod_ops.allgather(gradients.rows, name=name + '.rows')),
             restore(unmerged(horovod_ops.allgather(small, name=name + '.values'))),
@@ -210,7 +210,7 @@ def split_gradients(table, gradients, split, how):
     """
     if split is None:
         split = split_by_shard(gradients.rows, table.plan.shards)
-    small, restore = halves.compress(gradients.values, how.compression)
+    small, restore = halves.compress(gradients.values, how.compression, table.widths)
     of_shards = [small]
     if len(table.shards) > 1:
         of_shards = [tf.gather(small, places) for places in split.positions]

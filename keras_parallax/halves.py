@@ -14,12 +14,14 @@ from keras_parallax.costs import row_bytes
 _LARGEST = 120.0
 
 
-def compress(rows, compression):
+def compress(rows, compression, widths=None):
     """Makes rows smaller for their way.
 
     Args:
         rows: `[n] + row_shape`, with a row shape that is known where they are halved.
         compression: one of `hvd.Compression`, or another class with `compress` and `decompress`.
+        widths: how many numbers of a row belong to each of the tables that are joined in it, each
+            with an exponent of its own; by default they are all of one.
 
     Returns:
         A pair: the tensor to be sent, of length `n`, and a function that makes the rows what they
@@ -30,17 +32,23 @@ def compress(rows, compression):
         return small, lambda arrived: compression.decompress(arrived, context)
     dtype, shape = rows.dtype.base_dtype, rows.shape.as_list()[1:]
     width = int(np.prod(shape))
-    if row_bytes(width, dtype.as_numpy_dtype, True) >= width * dtype.size:
+    widths = widths or [width]
+    if sum(row_bytes(one, dtype.as_numpy_dtype, True) for one in widths) >= width * dtype.size:
         return rows, tf.identity
-    flat = tf.reshape(rows, [-1, width])
-    largest = tf.reduce_max(tf.abs(flat), 1, keepdims=True)
+    parts = tf.split(tf.reshape(rows, [-1, width]), widths, 1)
+    largest = tf.concat([tf.reduce_max(tf.abs(part), 1, keepdims=True) for part in parts], 1)
     two = tf.constant(2.0, dtype)
     # Rows of zeros have no exponent, and get the smallest.
     exponents = tf.clip_by_value(tf.floor(tf.log(largest) / tf.log(two)), -_LARGEST, _LARGEST)
-    halved = tf.cast(flat * tf.pow(two, -exponents), tf.float16)
+    whose = np.repeat(np.arange(len(widths), dtype=np.int32), widths)
+
+    def scaled(numbers, powers):
+        return numbers * tf.gather(tf.pow(two, powers), whose, axis=1)
+
+    halved = tf.cast(scaled(tf.concat(parts, 1), -exponents), tf.float16)
 
     def restore(arrived):
-        arrived = tf.cast(tf.reshape(arrived, [-1, width + 1]), dtype)
-        return tf.reshape(arrived[:, :width] * tf.pow(two, arrived[:, width:]), [-1] + shape)
+        arrived = tf.cast(tf.reshape(arrived, [-1, width + len(widths)]), dtype)
+        return tf.reshape(scaled(arrived[:, :width], arrived[:, width:]), [-1] + shape)
 
     return tf.concat([halved, tf.cast(exponents, tf.float16)], 1), restore

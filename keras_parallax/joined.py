@@ -8,8 +8,6 @@ predicted with, saved and moved by itself.
 
 import collections
 
-import numpy as np
-
 from keras_parallax import compat
 from keras_parallax.compat import tf
 from keras_parallax.exchange import PartGradient, RowGradients, gradients_of_pull
@@ -46,17 +44,17 @@ class Joined:
         members: the `Table`s.
         name: made of the first one's.
         pull: a `Pull` for the lookups of all members; it has no rows of its own.
-        rows, row_shape, dtype, plan, shards: as those of a `Table`; shards are the first member's,
-            to tell the device by.
+        rows, row_shape, widths, dtype, plan, shards: as those of a `Table`; shards are the first
+            member's, to tell the device by.
     """
 
     def __init__(self, members, pulls):
         self.members, self._pulls, first = list(members), list(pulls), members[0]
-        self._widths = [int(np.prod(table.row_shape)) for table in self.members]
+        self.widths = [width for table in self.members for width in table.widths]
         self.name = first.name + '/joined'
-        self.rows, self.row_shape, self.dtype = first.rows, [sum(self._widths)], first.dtype
+        self.rows, self.row_shape, self.dtype = first.rows, [sum(self.widths)], first.dtype
         self.shards, self.owner_of, self.device_of = first.shards, first.owner_of, first.device_of
-        self.plan = first.plan._replace(name=self.name, shape=(self.rows, sum(self._widths)))
+        self.plan = first.plan._replace(name=self.name, shape=(self.rows, sum(self.widths)))
         self.pull = Pull(
             pulls[0].split,
             None,
@@ -100,12 +98,12 @@ class Joined:
         ]
 
     def _join(self, of_members):
-        flat = [tf.reshape(one, [-1, width]) for one, width in zip(of_members, self._widths)]
+        flat = [tf.reshape(one, [-1, width]) for one, width in zip(of_members, self.widths)]
         return tf.concat(flat, 1)
 
     def _split(self, joined):
         found = []
-        parts = zip(self.members, tf.split(joined, self._widths, 1))
+        parts = zip(self.members, tf.split(joined, self.widths, 1))
         for table, part in parts:
             found.append(tf.reshape(part, [-1] + table.row_shape))
         return found

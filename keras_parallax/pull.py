@@ -121,7 +121,7 @@ def gather_rows(table, split, compression=hvd.Compression.none):
     for number, (shard, rows) in enumerate(zip(table.shards, split.rows)):
         with tf.device(shard.device):
             # What makes the rows whole again is the same for every shard.
-            small, restore = halves.compress(table.gather(number, rows), compression)
+            small, restore = halves.compress(table.gather(number, rows), compression, table.widths)
             parts.append(small)
     if len(parts) == 1:
         rows = tf.identity(parts[0])

@@ -37,6 +37,7 @@ class Table:
         name: its name without `:0`.
         by_row: whether it is sparse; if not, all of it is pulled, and its whole gradient pushed.
         rows, row_shape: its length, and the shape of a row. A scalar has one row.
+        widths: the width of a row, as `halves.compress` takes it.
         dtype: its dtype.
         regularizer: a callable, or `None`.
         constraint: a callable, or `None`.
@@ -53,6 +54,7 @@ class Table:
         self.name = plan.name
         self.by_row = plan.kind == SPARSE
         self.rows, self.row_shape = plan.rows, list(plan.shape[1:])
+        self.widths = [int(np.prod(self.row_shape))]
         self.dtype = variable.dtype.base_dtype
         # The penalty of a variable that is read whole is part of the loss, as any other read.
         self.regularizer = record.regularizer if record and self.by_row else None

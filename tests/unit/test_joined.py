@@ -5,7 +5,9 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from keras_parallax.compat import hvd
 from keras_parallax.exchange import PartGradient, sum_by_row
+from keras_parallax.halves import compress
 from keras_parallax.joined import Joined, groups_of
 from keras_parallax.placement import Shard
 from keras_parallax.plan import PlannedVariable
@@ -115,3 +117,13 @@ def test_joined_tables_pull_the_rows_and_sum_the_gradients_of_each(rows, servers
             for ids, output in zip(session.run(asked), own.outputs):
                 np.add.at(expected, ids, 2 * session.run(gradients[output]))
             np.testing.assert_allclose(whole, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_joined_tables_keep_their_digits_in_half_precision_whatever_the_other_has():
+    with tf.Graph().as_default(), tf.Session() as session:
+        rows = np.random.RandomState(0).normal(size=(7, 5)).astype(np.float32)
+        rows[:, :4] *= 1e-9
+        small, restore = compress(tf.constant(rows), hvd.Compression.fp16, [4, 1])
+        found = session.run(restore(tf.placeholder_with_default(small, [None, 7])))
+        assert small.dtype == tf.float16
+        np.testing.assert_allclose(found, rows, rtol=2**-10, atol=1e-13)
