@@ -177,9 +177,10 @@ def _slots_for_rows(optimizer, table, rule, prefix):
     """Makes the slots of a table that is updated by rows, as `OptimizerState` has them."""
     count = rule.uses(optimizer)
     if not table.shards:
-        # Made as Keras makes its slots, so that Keras initializes them.
+        # Keras's own, so that Keras initializes them; but a session keeps a copy of its zeros.
         backend, shape = compat.package_of(optimizer).backend, [table.rows] + table.row_shape
-        return [backend.zeros(shape) for _ in range(count)]
+        zeros = compat.zeros(shape, backend.floatx())
+        return [backend.variable(zeros) for _ in range(count)]
     return [
         [
             make_storage(

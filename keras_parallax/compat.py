@@ -6,6 +6,7 @@ The rest of the package imports TensorFlow as `from keras_parallax.compat import
 import contextlib
 import ctypes
 import importlib
+import os
 import sys
 from types import ModuleType
 from typing import NamedTuple
@@ -305,6 +306,15 @@ def memory_release(variable):
     # Its memory goes when it is assigned a value without rows.
     nothing = tf.zeros([0] + variable.shape.as_list()[1:], variable.dtype.base_dtype)
     return tf.assign(variable, nothing, validate_shape=False).op
+
+
+def jemalloc_control():
+    """The function `mallctl` of TensorFlow's allocator, or `None` if that is not jemalloc 4.
+
+    It is in the wheels for Linux up to TF 1.12 (proven by `tests/unit/test_allocator.py`).
+    """
+    path = os.path.join(tf.sysconfig.get_lib(), 'libtensorflow_framework.so')
+    return getattr(ctypes.CDLL(path), 'je_mallctl', None) if os.path.exists(path) else None
 
 
 def abandon_session(session):

@@ -6,7 +6,7 @@ import itertools
 import re
 import time
 
-from keras_parallax import blocks
+from keras_parallax import allocator, blocks
 from keras_parallax.compat import tf
 from keras_parallax.errors import IdOutOfRangeError
 
@@ -52,6 +52,7 @@ class ParallaxSession(tf.Session):
         super().__init__(scope.target, graph=scope.graph, config=scope.job.config)
         self._scope = scope
         self._detours = blocks.Detours()
+        self._free_pages = allocator.FreePages()
         scope.job.abandon_at_exit(self)
 
     def abandon(self):
@@ -98,6 +99,7 @@ class ParallaxSession(tf.Session):
         job = self._scope.job
 
         def call(*args, **kwargs):
+            self._free_pages.before_call()
             if not steps:
                 return self._translated(function, *args, **kwargs)
             began = time.perf_counter()
