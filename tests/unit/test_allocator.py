@@ -1,4 +1,4 @@
-"""TensorFlow's allocator keeps what a step frees, within bounds; in processes of their own."""
+"""What a process holds: free pages within bounds, slots once; each in a process of its own."""
 
 import json
 import os
@@ -33,6 +33,28 @@ if %(counts)r:
     found['left'] = free_of_used()
 print(json.dumps(found))
 """
+#: Trains a table with a slot; how many times its size the process grows.
+TABLE = """
+import json, sys
+sys.path.insert(0, %r)
+import memory, numpy as np, tensorflow as tf, keras_parallax as kp
+if sys.argv[1] == 'keras':
+    import keras
+else:
+    keras = tf.keras
+def train(rows):
+    keras.backend.clear_session()
+    with kp.ParallaxStrategy():
+        model = keras.models.Sequential([
+            keras.layers.Embedding(rows, 256, input_length=1)])
+        model.compile(kp.ParallaxOptimizer('adagrad'), 'mse')
+    model.train_on_batch(np.zeros((2, 1)), np.ones((2, 1, 256)))
+    return model
+train(10)
+before = memory.size('VmRSS')
+model = train(2 ** 17)
+print(json.dumps((memory.size('VmRSS') - before) / (2 ** 17 * 256 * 4)))
+""" % os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir)
 MIB_A_PAGE = 4096 / 2**20
 
 
@@ -61,3 +83,9 @@ def test_free_pages_that_are_too_many_are_given_back_after_a_hundred_calls(found
 
 def test_what_the_user_sets_is_left_alone():
     assert train('lg_dirty_mult:3')['faults'] * MIB_A_PAGE > 10
+
+
+@pytest.mark.parametrize('package', ['keras', 'tf.keras'])
+def test_the_session_holds_no_copy_of_what_a_slot_starts_with(package):
+    output = subprocess.check_output([sys.executable, '-c', TABLE, package])
+    assert json.loads(output.decode('utf-8').splitlines()[-1]) < 2.5
