@@ -174,8 +174,8 @@ def growth(variant, system):
     return speed_up(variant.at(2).get(system), variant.at(8).get(system))
 
 
-def alpha_points(records):
-    """`(α, speed-up of hybrid over Horovod's allgather)` of each length, from α = 1 down.
+def alpha_points(records, peer='hvd-allgather'):
+    """`(α, speed-up of hybrid over a peer)` of each length, from α = 1 down.
 
     Of the link speed and share of the processor that have most of them.
     """
@@ -187,9 +187,9 @@ def alpha_points(records):
             by_length.setdefault(record['options']['length'], {})[record['system']] = record
     found = [
         [
-            (pair['hybrid']['alpha'], speed_up(pair['hybrid'], pair['hvd-allgather']))
+            (pair['hybrid']['alpha'], speed_up(pair['hybrid'], pair[peer]))
             for _, pair in sorted(by_length.items(), reverse=True)
-            if {'hybrid', 'hvd-allgather'} <= set(pair)
+            if {'hybrid', peer} <= set(pair)
         ]
         for by_length in settings.values()
     ]

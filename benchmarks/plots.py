@@ -11,7 +11,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator  # noqa: E4
 from systems import SYSTEMS  # noqa: E402
 
 LINK_SPEED, ALPHA = 'plot-link-speed.png', 'plot-alpha.png'
-#: Parallax's speed-ups over Horovod's, by α (Kim et al., EuroSys 2019).
+#: Parallax's speed-ups, by α (Kim et al., EuroSys 2019).
 PAPER = ((1.0, 2.04), (0.52, 2.33), (0.28, 2.43), (0.16, 2.89), (0.10, 3.02), (0.07, 3.03), (0.04, 3.42))  # noqa: E501  # fmt: skip
 #: System to color and marker: those of Okabe and Ito, and a dark one, for the color-blind too.
 LOOKS = {
@@ -35,7 +35,7 @@ def draw(variants, alpha, folder):
 
     Args:
         variants: as `compare.variants` returns them.
-        alpha: as `compare.alpha_points` returns it.
+        alpha: dict from peers to what `compare.alpha_points` returns.
         folder: where to.
 
     Returns:
@@ -50,7 +50,7 @@ def draw(variants, alpha, folder):
     if lines:
         _link_speed(lines, os.path.join(folder, LINK_SPEED))
         drawn.add(LINK_SPEED)
-    if alpha:
+    if any(alpha.values()):
         _alpha(alpha, os.path.join(folder, ALPHA))
         drawn.add(ALPHA)
     return drawn
@@ -152,12 +152,13 @@ def _place(speed):
 
 def _alpha(points, path):
     figure, axes = plt.subplots(figsize=(7, 4.2))
-    color, marker = LOOKS['hvd-allgather']
+    color, _ = LOOKS['keras']
     axes.plot(*zip(*PAPER), marker='s', linestyle='--', color=color, label='Parallax, 48 cards')
-    color, marker = LOOKS['hybrid']
-    axes.plot(
-        *zip(*points), marker=marker, color=color, linewidth=3.2, label='keras-parallax, 8 hosts'
-    )
+    for peer, found in points.items():
+        if found:
+            color, marker = LOOKS[peer]
+            label = 'keras-parallax / %s' % SYSTEMS[peer].title
+            axes.plot(*zip(*found), marker=marker, color=color, linewidth=3.2, label=label)
     axes.set_xscale('log')
     axes.set_xticks([alpha for alpha, _ in PAPER])
     axes.set_xticklabels(['%g' % alpha for alpha, _ in PAPER])
@@ -165,7 +166,7 @@ def _alpha(points, path):
     axes.invert_xaxis()
     axes.set_ylim(bottom=0)
     axes.set_xlabel('α: share of the rows that a batch touches')
-    axes.set_ylabel("speed-up over Horovod's allgather")
+    axes.set_ylabel('speed-up, 8 hosts')
     axes.grid(alpha=0.3)
     axes.legend()
     _save(figure, 'Speed-up over α', path)

@@ -76,6 +76,24 @@ WHERE_NOT = """
 """
 
 
+#: Whom the sweep over α compares with.
+ALPHA_PEERS = ('hvd-allgather', 'tf-ps')
+
+
+def alpha_rows(alpha):
+    """The sweep over α: a row for each.
+
+    Args:
+        alpha: dict from peers to what `compare.alpha_points` returns.
+    """
+    found = {peer: dict(points) for peer, points in alpha.items()}
+    return [
+        ['%.2f' % each]
+        + ['%.2fx' % found[peer][each] if each in found[peer] else '' for peer in alpha]
+        for each in sorted(set().union(*found.values()), reverse=True)
+    ]
+
+
 def machine():
     """What the measurements ran on."""
     model = platform.processor()
@@ -216,7 +234,8 @@ def write(records, folder):
         records: a list of records.
         folder: where to.
     """
-    variants, alpha = compare.variants(records), compare.alpha_points(records)
+    variants = compare.variants(records)
+    alpha = {peer: compare.alpha_points(records, peer) for peer in ALPHA_PEERS}
     for old in glob.glob(os.path.join(folder, 'plot-*.png')):
         os.remove(old)
     drawn = plots.draw(variants, alpha, folder)
@@ -240,13 +259,13 @@ def write(records, folder):
     ]
     if plots.LINK_SPEED in drawn:
         parts.append('![speed-up over link speed](%s)' % plots.LINK_SPEED)
-    if alpha:
-        measured = ['%.2f: %.2f' % point for point in alpha]
+    if plots.ALPHA in drawn:
         parts += [
             '## Speed-up over α',
-            'Hybrid against Horovod (sparse allgather), 8 hosts. Measured, α: speed-up: %s. '
-            'Parallax published 2.04, 2.33, 2.43, 2.89, 3.02, 3.03, 3.42 for α = 1.0, .52, .28, '
-            '.16, .10, .07, .04.' % ', '.join(measured),
+            'Hybrid on 8 hosts. Parallax published 2.04, 2.33, 2.43, 2.89, 3.02, 3.03, 3.42 for '
+            'α = 1.0, .52, .28, .16, .10, .07, .04, on 48 cards. The dense gradients are the same '
+            'for every α: so the fewer the rows, the less of a step is theirs.',
+            _markdown(alpha_rows(alpha), ['α'] + ['/ ' + SYSTEMS[peer].title for peer in alpha]),
             '![speed-up over α](%s)' % plots.ALPHA,
         ]
     for variant in variants:

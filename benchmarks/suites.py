@@ -76,7 +76,7 @@ SUITES = {
     'alpha': dict(
         work='alpha',
         variants=[{'length': length} for length in ALPHA_LENGTHS],
-        systems=('hvd-allgather', 'hybrid'),
+        systems=('hvd-allgather', 'tf-ps', 'hybrid'),
         hosts=(8,),
         bandwidths=(200,),
     ),

@@ -172,6 +172,7 @@ def test_speed_ups_over_alpha_begin_at_one_and_need_both_systems():
         )
     ]  # fmt: skip
     assert compare.alpha_points(records) == [(1.0, 2.0), (0.04, 3.0)]
+    assert compare.alpha_points(records, 'tf-ps') == []
 
 
 def test_the_line_over_link_speeds_needs_two_of_them():
