@@ -67,8 +67,8 @@ WHERE_NOT = """
 ## Where hybrid does not pay
 
 - A model without large tables: the plan is `allreduce`, and the step is Horovod's. Beside it, ranks
-  watch over each other, which takes 5 to 7 ms of processor time a second (measured on two idle
-  ranks): 2 % or more of hosts as slow as these, half a per cent of a whole core.
+  watch over each other, which takes about 5 ms of processor time a second (two idle ranks): 2 % of
+  a host as slow as these, half a per cent of a whole core.
 - Two hosts: rows over servers and rows by allgather are about the same number of bytes (the
   [cost model](../how-it-works.md)), so all that is left to win is that repeated ids travel once.
 - Many small tables over a fast link: they travel as one, but what is done for each of them, such as

@@ -5,14 +5,10 @@ Each has a graph and a session of its own, so that it neither adds operations to
 """
 
 import json
-import struct
 
 import numpy as np
 
-from keras_parallax.compat import attr_value_pb2, horovod_ops, hvd, tf
-
-#: What a rank sends first: the length of its value as text, and as much of it as there is room for.
-_LENGTH, _HEAD_BYTES = struct.Struct('<q'), 256
+from keras_parallax.compat import attr_value_pb2, horovod_ops, tf
 
 
 def unmerged(tensor):
@@ -38,21 +34,18 @@ class Gatherer:
 
     Every rank must make the same calls in the same order. Two gatherers of different names are
     independent of each other, so that each may be used from a thread of its own.
-
-    A short value takes one sum of the same size every time, in which each rank has its own place:
-    of all collectives, Horovod 0.19.5 remembers only such sums. What it does not remember, its
-    ranks have to agree on anew, which takes them more than the collective itself.
     """
 
     def __init__(self, name):
-        self._rank, self._size = hvd.rank(), hvd.size()
         graph = tf.Graph()
         with graph.as_default(), tf.device('/cpu:0'):
-            self._heads = tf.placeholder(tf.int32, [self._size, _HEAD_BYTES // 4])
-            self._rest = tf.placeholder(tf.uint8, [None])
+            self._bytes = tf.placeholder(tf.uint8, [None])
             # Collectives are matched by name: explicit ones cannot drift apart between ranks.
-            self._all_heads = horovod_ops._allreduce(self._heads, name='parallax.%s.heads' % name)
-            self._all_rests = horovod_ops.allgather(self._rest, name='parallax.%s.rests' % name)
+            self._sizes = horovod_ops.allgather(
+                tf.shape(self._bytes), name='parallax.%s.sizes' % name
+            )
+            with tf.control_dependencies([self._sizes]):
+                self._all = horovod_ops.allgather(self._bytes, name='parallax.%s.bytes' % name)
         config = tf.ConfigProto(
             device_count={'GPU': 0}, inter_op_parallelism_threads=1, intra_op_parallelism_threads=1
         )
@@ -67,21 +60,10 @@ class Gatherer:
         Returns:
             A list with each rank's value, in order of rank.
         """
-        text = json.dumps(value).encode('utf-8')
-        sent = _LENGTH.pack(len(text)) + text
-        heads = np.zeros([self._size, _HEAD_BYTES], np.uint8)
-        head = np.frombuffer(sent[:_HEAD_BYTES], np.uint8)
-        heads[self._rank, : len(head)] = head
-        heads = self._session.run(self._all_heads, {self._heads: heads.view(np.int32)})
-        texts, lacks = [], []
-        for each in heads:
-            (size,) = _LENGTH.unpack_from(each)
-            found = each.tobytes()[_LENGTH.size :][:size]
-            texts.append(found)
-            lacks.append(size - len(found))
-        if any(lacks):
-            rest = np.frombuffer(sent[_HEAD_BYTES:], np.uint8)
-            rests = self._session.run(self._all_rests, {self._rest: rest}).tobytes()
-            ends = np.cumsum(lacks)
-            texts = [text + rests[end - lack : end] for text, end, lack in zip(texts, ends, lacks)]
-        return [json.loads(each.decode('utf-8')) for each in texts]
+        sent = np.frombuffer(json.dumps(value).encode('utf-8'), np.uint8)
+        sizes, received = self._session.run([self._sizes, self._all], {self._bytes: sent})
+        ends = np.cumsum(sizes)
+        return [
+            json.loads(received[end - size : end].tobytes().decode('utf-8'))
+            for size, end in zip(sizes, ends)
+        ]

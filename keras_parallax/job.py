@@ -30,8 +30,8 @@ from keras_parallax.host import hosts_of, pays
 from keras_parallax.servers import checked, place_servers
 from keras_parallax.verdict import FAILED, FINISHED, RUNNING, speaker, verdict
 
-#: How often ranks tell each other how they are. Each time takes Horovod 2 ms of every processor
-#: between two ranks, and 3 between four.
+#: How often ranks tell each other how they are. Each time takes Horovod 7 ms of every processor
+#: between two ranks, and more between more of them.
 _INTERVAL_SECONDS = 2.0
 #: How long a rank that cannot go on may take to leave by its exception before it is ended.
 _GRACE_SECONDS = 15
