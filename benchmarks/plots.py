@@ -50,7 +50,7 @@ def draw(variants, alpha, folder):
     if lines:
         _link_speed(lines, os.path.join(folder, LINK_SPEED))
         drawn.add(LINK_SPEED)
-    if any(alpha.values()):
+    if alpha:
         _alpha(alpha, os.path.join(folder, ALPHA))
         drawn.add(ALPHA)
     return drawn
@@ -155,10 +155,9 @@ def _alpha(points, path):
     color, _ = LOOKS['keras']
     axes.plot(*zip(*PAPER), marker='s', linestyle='--', color=color, label='Parallax, 48 cards')
     for peer, found in points.items():
-        if found:
-            color, marker = LOOKS[peer]
-            label = 'keras-parallax / %s' % SYSTEMS[peer].title
-            axes.plot(*zip(*found), marker=marker, color=color, linewidth=3.2, label=label)
+        color, marker = LOOKS[peer]
+        label = 'keras-parallax / %s' % SYSTEMS[peer].title
+        axes.plot(*zip(*found), marker=marker, color=color, linewidth=3.2, label=label)
     axes.set_xscale('log')
     axes.set_xticks([alpha for alpha, _ in PAPER])
     axes.set_xticklabels(['%g' % alpha for alpha, _ in PAPER])

@@ -237,7 +237,8 @@ def write(records, folder):
         folder: where to.
     """
     variants = compare.variants(records)
-    alpha = {peer: compare.alpha_points(records, peer) for peer in ALPHA_PEERS}
+    sweeps = {peer: compare.alpha_points(records, peer) for peer in ALPHA_PEERS}
+    alpha = {peer: points for peer, points in sweeps.items() if points}
     for old in glob.glob(os.path.join(folder, 'plot-*.png')):
         os.remove(old)
     drawn = plots.draw(variants, alpha, folder)
