@@ -177,10 +177,10 @@ def _slots_for_rows(optimizer, table, rule, prefix):
     """Makes the slots of a table that is updated by rows, as `OptimizerState` has them."""
     count = rule.uses(optimizer)
     if not table.shards:
-        # Keras's own, so that Keras initializes them; but a session keeps a copy of its zeros.
+        # Variables of Keras's, so that it initializes them; but a session would keep a copy of the
+        # zeros of `backend.zeros`. Each has zeros of its own, which it takes over without a copy.
         backend, shape = compat.package_of(optimizer).backend, [table.rows] + table.row_shape
-        zeros = compat.zeros(shape, backend.floatx())
-        return [backend.variable(zeros) for _ in range(count)]
+        return [backend.variable(compat.zeros(shape, backend.floatx())) for _ in range(count)]
     return [
         [
             make_storage(

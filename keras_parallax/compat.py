@@ -311,7 +311,7 @@ def memory_release(variable):
 def jemalloc_control():
     """The function `mallctl` of TensorFlow's allocator, or `None` if that is not jemalloc 4.
 
-    It is in the wheels for Linux up to TF 1.12 (proven by `tests/unit/test_allocator.py`).
+    It is in the wheels of TF 1.11 for Linux (proven by `tests/unit/test_allocator.py`).
     """
     path = os.path.join(tf.sysconfig.get_lib(), 'libtensorflow_framework.so')
     return getattr(ctypes.CDLL(path), 'je_mallctl', None) if os.path.exists(path) else None
