@@ -10,15 +10,19 @@ in half of the processes that train a table of 793,471 x 512, and took them a th
 
 import ctypes
 import errno
+import functools
 import os
 
 from keras_parallax import compat
 
 #: Free pages may be this part of those in use, jemalloc 4's own default for each arena.
 _FREE_PART = 1 / 8
-#: How many calls go by before free pages are counted again: to fault all of them in takes some
+#: How many steps go by before too many are given back again: to fault all of them in takes some
 #: milliseconds, which must not happen often.
 _CALLS = 100
+#: More than this and than what is in use does not wait for that, in bytes: each thread's arena may
+#: keep what a step needs.
+_MUCH = 256 * 2**20
 #: What a user sets himself is left alone.
 _VARIABLE, _SETTING = 'JEMALLOC_MALLOC_CONF', 'lg_dirty_mult'
 
@@ -56,14 +60,14 @@ class Jemalloc:
 
 
 class FreePages:
-    """The free pages of TensorFlow's allocator, in this process.
+    """The free pages of TensorFlow's allocator, in this process, which has one of these.
 
     Where the allocator is not jemalloc 4, or the user has set `lg_dirty_mult` in the environment,
     nothing is done.
     """
 
     def __init__(self):
-        self._calls, self._allocator = 0, None
+        self._calls, self._kept, self._allocator = 0, False, None
         control = compat.jemalloc_control()
         if control is None or _SETTING in os.environ.get(_VARIABLE, ''):
             return
@@ -71,25 +75,53 @@ class FreePages:
         if not allocator.read('config.stats', ctypes.c_bool):
             return
         self._allocator = allocator
-        # For arenas that threads begin later, and for those that there are.
-        allocator.write('arenas.lg_dirty_mult', ctypes.c_ssize_t(-1))
+        self._default = allocator.read('arenas.' + _SETTING, ctypes.c_ssize_t)
         self._arenas = allocator.read('arenas.narenas', ctypes.c_uint)
-        for arena in range(self._arenas):
-            allocator.write('arena.%d.lg_dirty_mult' % arena, ctypes.c_ssize_t(-1))
 
-    def before_call(self):
-        """Called before each call of a function; gives free pages back if they are too many."""
-        # At once before the first: to build a model frees more than any step does.
-        if self._allocator is not None and self._calls % _CALLS == 0:
-            free, used = self.counts()
-            if free > _FREE_PART * used:
-                self._allocator.do('arena.%d.purge' % self._arenas)
+    def keep(self):
+        """Keeps free pages from now on; called before each step, for the next ones."""
+        if self._allocator is None:
+            return
+        if not self._kept:
+            # To build a model frees more than any step does.
+            self._purge()
+            self._set(-1)
+            self._kept = True
         self._calls += 1
+        free, used = self.counts()
+        soon = self._calls < _CALLS and free <= max(used, _MUCH)
+        if free > _FREE_PART * used and not soon:
+            self._purge()
+
+    def give_back(self):
+        """Leaves free pages to jemalloc until the next step; called before rows are moved.
+
+        To move rows block by block is to take no more memory than a block, and each arena might
+        keep one.
+        """
+        if self._kept:
+            self._set(self._default)
+            self._kept = False
 
     def counts(self):
-        """The numbers of free pages and of pages in use, in all arenas."""
+        """What is free and what is in use, in all arenas, in bytes."""
         self._allocator.write('epoch', ctypes.c_uint64(1))
-        return tuple(
-            self._allocator.read('stats.arenas.%d.%s' % (self._arenas, name), ctypes.c_size_t)
-            for name in ('pdirty', 'pactive')
-        )
+        page = self._allocator.read('arenas.page', ctypes.c_size_t)
+        names = ['stats.arenas.%d.%s' % (self._arenas, name) for name in ('pdirty', 'pactive')]
+        return tuple(page * self._allocator.read(name, ctypes.c_size_t) for name in names)
+
+    def _purge(self):
+        self._allocator.do('arena.%d.purge' % self._arenas)
+        self._calls = 0
+
+    def _set(self, value):
+        # For arenas that threads begin later, and for those that there are.
+        self._allocator.write('arenas.' + _SETTING, ctypes.c_ssize_t(value))
+        for arena in range(self._arenas):
+            self._allocator.write('arena.%d.%s' % (arena, _SETTING), ctypes.c_ssize_t(value))
+
+
+@functools.lru_cache(maxsize=None)
+def free_pages():
+    """The `FreePages` of this process."""
+    return FreePages()

@@ -9,6 +9,7 @@ import contextlib
 import numpy as np
 import tqdm
 
+from keras_parallax import allocator
 from keras_parallax.compat import tf
 from keras_parallax.placement import rows_of_shard
 
@@ -153,6 +154,7 @@ class Rows:
             block_bytes: what copying may take of memory.
             advance: function of a number of bytes, called after each block.
         """
+        allocator.free_pages().give_back()
         for first, last in row_blocks(self.rows, self.row_bytes, block_bytes):
             target[first:last] = self.read(session, first, last)
             if advance is not None:
@@ -177,6 +179,7 @@ class Rows:
                 '%s has shape %s, but a value of shape %s was given.'
                 % (self.name, self._keras_shape, tuple(source.shape))
             )
+        allocator.free_pages().give_back()
         blocks = row_blocks(self.rows, self.row_bytes, block_bytes)
         for first, last in blocks[share[0] :: share[1]]:
             rows = np.asarray(source[first:last], self.dtype.as_numpy_dtype)

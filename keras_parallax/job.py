@@ -17,6 +17,7 @@ import traceback
 import weakref
 
 from keras_parallax import cluster, costs, door, guard, launcher, liveness, meeting, probe
+from keras_parallax.allocator import free_pages
 from keras_parallax.collectives import Gatherer
 from keras_parallax.compat import hvd, tf
 from keras_parallax.errors import (
@@ -194,6 +195,8 @@ class Job:
         Raises:
             ParallaxError: the job cannot go on.
         """
+        # Ranks wait for each other here while one of them moves rows from and to the others.
+        free_pages().give_back()
         if self.size == 1:
             return [value]
         try:

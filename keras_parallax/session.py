@@ -52,7 +52,6 @@ class ParallaxSession(tf.Session):
         super().__init__(scope.target, graph=scope.graph, config=scope.job.config)
         self._scope = scope
         self._detours = blocks.Detours()
-        self._free_pages = allocator.FreePages()
         scope.job.abandon_at_exit(self)
 
     def abandon(self):
@@ -96,10 +95,10 @@ class ParallaxSession(tf.Session):
             edge.to_tensor = connection.replaced.name
         self._extend_graph()
         function = _Callable(self, callable_options)
-        job = self._scope.job
+        job, free_pages = self._scope.job, allocator.free_pages()
 
         def call(*args, **kwargs):
-            self._free_pages.before_call()
+            free_pages.keep()
             if not steps:
                 return self._translated(function, *args, **kwargs)
             began = time.perf_counter()

@@ -22,8 +22,8 @@ def faults(steps):
         model.train_on_batch(x, y)
     return (resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) / steps
 def free_of_used():
-    free, used = allocator.FreePages().counts()
-    return free / used
+    free, used = allocator.free_pages().counts()
+    return [free / used, free]
 # Threads use pages for the first time now and then: the best ten steps tell.
 found = {'faults': min(faults(10) for _ in range(8))}
 if %(counts)r:
@@ -31,6 +31,13 @@ if %(counts)r:
     for _ in range(101):
         model.predict(x[:1])
     found['left'] = free_of_used()
+    model.predict(np.ones((2 ** 14, 4)), batch_size=2 ** 14)
+    found['kept of a large step'] = free_of_used()
+    model.predict(x[:1])
+    found['left of a large step'] = free_of_used()
+    model.train_on_batch(x, y)
+    allocator.free_pages().give_back()
+    found['left to move rows'] = free_of_used()
 print(json.dumps(found))
 """
 #: Trains a table with a slot; how many times its size the process grows.
@@ -77,8 +84,18 @@ def test_a_step_does_not_wait_for_pages_that_the_step_before_it_had(found):
 
 
 def test_free_pages_that_are_too_many_are_given_back_after_a_hundred_calls(found):
-    assert found['kept'] > 1 / 8
-    assert found['left'] <= 1 / 8
+    assert found['kept'][0] > 1 / 8
+    assert found['left'][0] <= 1 / 8
+
+
+def test_free_pages_that_are_far_too_many_are_given_back_before_the_next_call(found):
+    assert found['kept of a large step'][1] > 256 * 2**20
+    assert found['left of a large step'][0] <= 1 / 8
+
+
+def test_before_rows_are_moved_jemalloc_gives_back_what_it_used_to(found):
+    # 2 MiB may stay in each of eight arenas that have next to nothing in use.
+    assert found['left to move rows'][1] < found['kept'][1] / 2
 
 
 def test_what_the_user_sets_is_left_alone():
