@@ -5,6 +5,7 @@ Horovod's collectives say nothing when a rank is missing; with Gloo, Horovod 0.1
 Then the servers of the other ranks are asked, and the rank that does not answer is named.
 """
 
+import itertools
 import os
 import socket
 import threading
@@ -17,16 +18,20 @@ from keras_parallax.compat import answers_calls, horovod_aborts
 from keras_parallax.errors import WorkerFailedError
 from keras_parallax.probe import ANSWERS, GONE, SILENT, probe
 
-_TICK_SECONDS = 0.5
-#: News come every two seconds; after this long without, the others' servers are asked.
+#: How often it looks whether there are news; each time takes the processor half a millisecond.
+_TICK_SECONDS = 1.0
+#: After so many ticks the guard hears that this process lives.
+_TICKS_A_BEAT = 2
+#: After this long without news that are due, the others' servers are asked.
 _SUSPICION_SECONDS = 5
 #: After this long without news a host that has twice not been reached counts as cut off. It is less
 #: than Gloo's timeout, so that a job ends within 30 seconds, and more than a network's hiccup.
 _CUT_OFF_SECONDS = 10
 #: How long a server may take to answer. Its threads do nothing that lasts.
 _ANSWER_SECONDS = 4
-#: After a connection broke: how often to ask until a process that is ending has ended.
-_ATTEMPTS = 4
+#: After a connection broke: how often to ask until a process that is ending has ended, and how long
+#: to wait in between.
+_ATTEMPTS, _BETWEEN_SECONDS = 4, 0.5
 #: How long the guard of a rank that is lost may take to tell the user: it knows more.
 _GUARDS_FIRST_SECONDS = 2
 
@@ -189,8 +194,11 @@ class Liveness:
 
     def _run(self):
         problem = None
-        while not self._over.wait(_TICK_SECONDS):
-            self._guard.beat()
+        for tick in itertools.count():
+            if self._over.wait(_TICK_SECONDS):
+                break
+            if tick % _TICKS_A_BEAT == 0:
+                self._guard.beat()
             if problem is None:
                 problem = self._problem()
                 if problem is not None:
@@ -262,7 +270,7 @@ class Liveness:
                 return found
             before = answers
             self._guard.beat()
-            time.sleep(_TICK_SECONDS)
+            time.sleep(_BETWEEN_SECONDS)
         return self._absent() or (
             'Rank %d on host %s has lost its connection to another rank; see what that has said '
             'itself, and the exit status that horovodrun shows.'
