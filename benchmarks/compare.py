@@ -2,6 +2,7 @@
 
 import json
 import re
+import statistics
 from typing import NamedTuple
 
 import suites
@@ -111,11 +112,15 @@ def middle(records):
         records: a list of records of the same case. Those that failed count if all did.
 
     Returns:
-        A record, with the number of `rounds` that it stands for.
+        A record, with the number of `rounds` that it stands for, and their steps in order if none
+        of them failed.
     """
     good = [record for record in records if 'error' not in record] or records
     ordered = sorted(good, key=lambda record: record.get('step_seconds', 0))
-    return dict(ordered[len(ordered) // 2], rounds=len(good))
+    found = dict(ordered[len(ordered) // 2], rounds=len(good))
+    if len(good) == len(records) and 'error' not in found:
+        found['step_seconds_of_rounds'] = [record['step_seconds'] for record in records]
+    return found
 
 
 def best_horovod(by_system):
@@ -150,8 +155,18 @@ def learns_alike(record, other):
 
 
 def speed_up(record, other):
-    """How many times as fast a record is as another; `None` if one of them is missing."""
-    return other['step_seconds'] / record['step_seconds'] if record and other else None
+    """How many times as fast a record is as another; `None` if one of them is missing.
+
+    Of several rounds, in which the two took turns or trained at the same time, the median ratio.
+    """
+    if not (record and other):
+        return None
+    ours, theirs = (
+        one.get('step_seconds_of_rounds', [one['step_seconds']]) for one in (record, other)
+    )
+    if record['hosts'] != other['hosts'] or len(ours) != len(theirs):
+        ours, theirs = [record['step_seconds']], [other['step_seconds']]
+    return statistics.median(their / our for our, their in zip(ours, theirs))
 
 
 def over_floor(record):

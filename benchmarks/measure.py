@@ -47,40 +47,47 @@ class Copy(NamedTuple):
     path: str
 
 
-def copies_of(case, cores):
+def copies_of(case, cores, systems=1):
     """How many copies of a job train side by side, so that the machine is equally busy.
 
     Args:
         case: as `measure` takes them.
         cores: how many the machine has.
+        systems: how many systems train side by side, each with as many copies.
     """
-    share = case['cores_per_host']
-    if share is None:
+    if case['cores_per_host'] is None:
         return 1
-    return max(1, min(BUSY_HOSTS, int(cores / share)) // case['hosts'])
+    return max(1, _hosts_for(case, cores) // (systems * case['hosts']))
 
 
-def measure(cluster, cases, known, done):
-    """Trains a system on some hosts of a cluster, at one link speed after another.
+def _hosts_for(case, cores):
+    """How many hosts the machine has room for; 1 if hosts share its cores as they come."""
+    share = case['cores_per_host']
+    return 1 if share is None else min(BUSY_HOSTS, int(cores / share))
 
-    Copies of the job train on hosts that it leaves idle, and what they do counts as well.
+
+def measure(cluster, jobs, known, done):
+    """Trains systems side by side, each on hosts of its own, at one link speed after another.
+
+    Copies of the jobs train on hosts that they leave idle, and what they do counts as well.
 
     Links and hosts get their speed after the first step: Horovod's first broadcast of a large table
     would take most of an hour over a slow link, and is not what is compared.
 
     Args:
         cluster: an `EmulatedCluster`, made with `cores_per_host` if the cases have it.
-        cases: a job of `suites.jobs`: a list of dicts with `work`, `options`, `system`, `hosts`,
-            `workers_per_host`, `bandwidth_mbit`, `cores_per_host`, `threads`, and `warmup` and
-            `steps`, of which `schedule` takes fewer where steps are long.
+        jobs: jobs of `suites.jobs` that differ in nothing but the system: each a list of dicts with
+            `work`, `options`, `system`, `hosts`, `workers_per_host`, `bandwidth_mbit`,
+            `cores_per_host`, `threads`, and `warmup` and `steps`, of which `schedule` takes fewer
+            where steps are long.
         known: a dict that every record has too.
         done: called with each record as it comes.
 
     Returns:
         A list of records, dicts: the case, and what was seen, or `error`. What was measured before
-        a job failed counts.
+        a job failed counts; if one fails, all do.
     """
-    first, records = cases[0], []
+    first, records = jobs[0][0], []
 
     def keep(case, found):
         records.append(dict(case, load=os.getloadavg()[0], **found, **known))
@@ -91,20 +98,22 @@ def measure(cluster, cases, known, done):
         if first['cores_per_host'] is not None:
             cluster.share_cores(None)
         copies = [
-            _start(cluster, first, len(cases), os.path.join(folder, 'copy%d' % number), number)
-            for number in range(copies_of(first, os.cpu_count()))
+            _start(cluster, job[0], len(job), os.path.join(folder, 'copy%d' % number), number)
+            for number, job in enumerate(jobs * copies_of(first, os.cpu_count(), len(jobs)))
         ]
-        for phase, case in enumerate(cases):
-            seen = _take(cluster, copies, phase, case)
+        for phase, cases in enumerate(zip(*jobs)):
+            seen = _take(cluster, copies, phase, cases[0])
             if seen is None:
                 break
-            keep(case, summary(seen))
+            for number, case in enumerate(cases):
+                keep(case, summary(seen[number :: len(jobs)]))
         # Those that have failed come first.
         copies.sort(key=lambda copy: copy.job.process.poll() is None)
         outcomes = [copy.job.wait(LEAVING_SECONDS if seen else 1) for copy in copies]
         cluster.end_processes()
-    for case in cases[len(records) :]:
-        keep(case, {'error': last_words(outcomes[0], LIMIT_SECONDS)})
+    for cases in list(zip(*jobs))[len(records) // len(jobs) :]:
+        for case in cases:
+            keep(case, {'error': last_words(outcomes[0], LIMIT_SECONDS)})
     return records
 
 
@@ -205,11 +214,15 @@ def measure_all(cases, done=lambda record: None):
     if os.geteuid() != 0:
         raise BenchmarkError('The emulated cluster needs root: network namespaces are made.')
     records, floors = [], {}
-    hosts = max(case['hosts'] * copies_of(case, os.cpu_count()) for case in cases)
-    cores = cases[0]['cores_per_host']
+    jobs, cores = suites.jobs(cases), cases[0]['cores_per_host']
+    groups = suites.side_by_side(jobs, _hosts_for(cases[0], os.cpu_count()))
+    hosts = max(
+        group[0][0]['hosts'] * len(group) * copies_of(group[0][0], os.cpu_count(), len(group))
+        for group in groups
+    )
     with EmulatedCluster(hosts, cores_per_host=cores) as cluster:
-        for job in suites.jobs(cases):
-            case = job[0]
+        for group in groups:
+            case = group[0][0]
             key = json.dumps(
                 [case[name] for name in ('work', 'options', 'hosts', 'workers_per_host')]
             )
@@ -219,5 +232,5 @@ def measure_all(cases, done=lambda record: None):
                 floors[key] = floor.floor(
                     work, case['hosts'], case['workers_per_host'], 5, case['warmup']
                 )
-            records += measure(cluster, job, floors[key], done)
+            records += measure(cluster, group, floors[key], done)
     return records

@@ -22,7 +22,7 @@ ALPHA_LENGTHS = (120, 60, 30, 15, 8, 4, 1)
 
 #: Name of a suite to what it trains, and on what: on all `hosts` and `bandwidths` by default, and
 #: at the speed of its `headline`. With `rounds`, all is measured so often, in turns, each time with
-#: a part of the steps.
+#: a part of the steps; with `side_by_side`, at the same time.
 SUITES = {
     'lm': dict(
         work='lm',
@@ -56,12 +56,13 @@ SUITES = {
         bandwidths=(200,),
     ),
     # What is compared differs by less than the machine's speed drifts from one job to the next: so
-    # the systems take turns.
+    # the systems train at the same time where there are hosts for them, and else take turns.
     'dense': dict(
         work='dense',
         variants=[{}],
         systems=('tf', 'hvd-keras', 'hvd-allgather', 'hybrid'),
         rounds=5,
+        side_by_side=True,
     ),
     # For `smoke.py`: small, and rows wide enough for headers not to matter.
     'smoke': dict(
@@ -171,3 +172,27 @@ def jobs(cases):
         sorted(job, key=lambda case: case['bandwidth_mbit'] or math.inf, reverse=True)
         for job in found.values()
     ]
+
+
+def side_by_side(jobs, hosts):
+    """The jobs that train at the same time.
+
+    Args:
+        jobs: as `jobs` returns them.
+        hosts: how many the machine has room for.
+
+    Returns:
+        A list of lists of jobs. Those of a list differ in nothing but the system.
+    """
+    found = {}
+    for job in jobs:
+        alike = json.dumps([dict(case, system=None) for case in job], sort_keys=True)
+        found.setdefault(alike, []).append(job)
+    groups = []
+    for alike in found.values():
+        together = SUITES[alike[0][0]['suite']].get('side_by_side')
+        if together and len(alike) * alike[0][0]['hosts'] <= hosts:
+            groups.append(alike)
+        else:
+            groups += [[job] for job in alike]
+    return groups

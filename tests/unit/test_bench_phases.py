@@ -173,3 +173,20 @@ def test_copies_of_a_job_keep_a_machine_as_busy_as_eight_hosts_do():
     assert [copies(hosts, 0.25, 2) for hosts in (1, 2, 4, 8, 16)] == [8, 4, 2, 1, 1]
     assert [copies(hosts, 0.5, 2) for hosts in (1, 2, 8)] == [4, 2, 1]
     assert copies(2, 0.25, 64) == 4 and copies(2, None, 2) == 1
+    case = {'hosts': 2, 'cores_per_host': 0.25}
+    assert [measure.copies_of(case, 2, systems) for systems in (1, 2, 3, 4)] == [4, 2, 1, 1]
+
+
+def test_systems_train_side_by_side_where_their_suite_says_so_and_there_are_hosts_for_them():
+    def groups(suite, hosts, room):
+        cases = suites.cases(suite, hosts=hosts, systems=('hvd-keras', 'hybrid'))
+        jobs = suites.jobs(cases)
+        found = suites.side_by_side(jobs, room)
+        assert sorted(map(id, jobs)) == sorted(id(job) for group in found for job in group)
+        return [[(job[0]['system'], job[0]['hosts']) for job in group] for group in found]
+
+    assert groups('dense', (2, 8), 8) == [
+        [('hvd-keras', 2), ('hybrid', 2)], [('hvd-keras', 8)], [('hybrid', 8)],
+    ]  # fmt: skip
+    assert groups('dense', (2,), 1) == groups('lm', (2,), 8)
+    assert groups('lm', (2,), 8) == [[('hvd-keras', 2)], [('hybrid', 2)]]

@@ -197,9 +197,24 @@ def test_the_report_is_written_with_failures_and_without_what_is_missing(tmp_pat
 def test_of_several_rounds_the_one_of_the_median_step_counts_and_failed_ones_if_all_did():
     rounds = [record('hybrid', seconds=seconds) for seconds in (3.0, 1.0, 2.0)]
     failed = {'error': 'did not end'}
-    assert compare.middle(rounds) == dict(rounds[2], rounds=3)
+    found = dict(rounds[2], rounds=3, step_seconds_of_rounds=[3.0, 1.0, 2.0])
+    assert compare.middle(rounds) == found
     assert compare.middle([failed] + rounds) == dict(rounds[2], rounds=3)
     assert compare.middle([failed, failed]) == dict(failed, rounds=2)
+
+
+def test_of_several_rounds_the_median_ratio_counts_and_not_that_of_the_medians():
+    def of_rounds(system, *seconds, hosts=2):
+        return compare.middle([record(system, seconds=one, hosts=hosts) for one in seconds])
+
+    ours, theirs = of_rounds('hybrid', 1.0, 2.0, 4.0), of_rounds('hvd-allgather', 1.5, 2.2, 3.6)
+    assert compare.speed_up(ours, theirs) == pytest.approx(1.1)
+    ours, theirs = of_rounds('hybrid', 1.0, 4.0, 2.0), of_rounds('hvd-allgather', 2.0, 3.0, 1.0)
+    assert compare.speed_up(ours, theirs) == pytest.approx(0.75)
+    # What did not run in the same rounds has none in common.
+    assert compare.speed_up(ours, of_rounds('tf-ps', 6.0)) == pytest.approx(3.0)
+    wider = of_rounds('hybrid', 3.0, 4.0, 2.0, hosts=8)
+    assert compare.speed_up(wider, ours) == pytest.approx(2 / 3)
 
 
 @pytest.mark.parametrize('rounds, steps', [(1, '| 3 '), (5, '| 5 x 3 ')])
