@@ -9,6 +9,7 @@ the guards ask each other, as `spokesman` tells.
 """
 
 import contextlib
+import math
 import os
 import select
 import signal
@@ -27,8 +28,11 @@ else:
     import meeting
     import spokesman
 
-#: How often it looks whether the rank is stopped or silent; that it has ended, it hears at once.
-_TICK_SECONDS = 2
+#: How often it looks whether the rank is stopped, while it hears nothing: longer than the rank is
+#: silent while all is well. That it has ended, it hears at once.
+_TICK_SECONDS = 2.5
+#: How long it waits before it looks again whether a rank has gone that has closed its pipe.
+_ENDING_SECONDS = 0.02
 #: How long a rank waits for its guard, which may have to ask at the place where the ranks meet.
 _PATIENCE_SECONDS = 12
 
@@ -175,7 +179,9 @@ def _guard(process, rank, host, silence_seconds, stopped_seconds, teller):
     due = time.monotonic() + _TICK_SECONDS
     while True:
         lives = os.getppid() == process
-        patience = max(0, due - time.monotonic()) if lives else 0
+        # A process that ends closes its pipe a little before it is gone.
+        patience = min(due - time.monotonic(), math.inf if lasts else _ENDING_SECONDS)
+        patience = max(0, patience) if lives else 0
         ready = select.select([0] * lasts + teller.sockets(), [], [], patience)[0]
         received = lines.read() if 0 in ready else []
         lasts = lasts and received is not None
@@ -183,7 +189,8 @@ def _guard(process, rank, host, silence_seconds, stopped_seconds, teller):
             word, _, rest = line.partition(' ')
             if word == spokesman.DISMISS:
                 return
-            silent = 0
+            # Who speaks is neither silent nor stopped.
+            due, silent, stopped = time.monotonic() + _TICK_SECONDS, 0, 0
             if word == spokesman.MEET:
                 teller.meet(*rest.split())
             elif word == spokesman.TELL:

@@ -18,7 +18,8 @@ from keras_parallax.compat import answers_calls, horovod_aborts
 from keras_parallax.errors import WorkerFailedError
 from keras_parallax.probe import ANSWERS, GONE, SILENT, probe
 
-#: How often it looks whether there are news; each time takes the processor half a millisecond.
+#: How often it looks whether there are news, at the same times on all ranks: each time takes the
+#: processor half a millisecond, and a step is as long as that of the rank that was held up longest.
 _TICK_SECONDS = 1.0
 #: After so many ticks the guard hears that this process lives.
 _TICKS_A_BEAT = 2
@@ -194,8 +195,8 @@ class Liveness:
 
     def _run(self):
         problem = None
-        for tick in itertools.count():
-            if self._over.wait(_TICK_SECONDS):
+        for tick in itertools.count(int(time.time() / _TICK_SECONDS)):
+            if self._over.wait(_TICK_SECONDS - time.time() % _TICK_SECONDS):
                 break
             if tick % _TICKS_A_BEAT == 0:
                 self._guard.beat()
