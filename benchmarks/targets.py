@@ -128,6 +128,10 @@ def rows(variants, alone):
         found.append(at_least(work + ', 8 hosts: speed / best Horovod', 7.7, seen))
     found += [
         at_least(
+            'ResNet: speed / horovod.keras, where it is least', 0.98,
+            least(each(_against_horovod_of_keras, dense)),
+        ),
+        at_least(
             'ResNet: speed / best Horovod, where it is least', 0.98,
             least(each(_against_horovod, dense)),
         ),
@@ -144,6 +148,11 @@ def rows(variants, alone):
 def _against_horovod(variant, hosts):
     by_system = variant.at(hosts)
     return compare.speed_up(compare.our_fastest(by_system), compare.best_horovod(by_system))
+
+
+def _against_horovod_of_keras(variant, hosts):
+    by_system = variant.at(hosts)
+    return compare.speed_up(compare.our_fastest(by_system), by_system.get('hvd-keras'))
 
 
 def _best_growth(variant):
