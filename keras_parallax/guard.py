@@ -176,7 +176,9 @@ def _guard(process, rank, host, silence_seconds, stopped_seconds, teller):
     kills = _out_of_memory_kills()
     lines, lasts = spokesman.Lines(0), True
     silent = stopped = 0
-    due = time.monotonic() + _TICK_SECONDS
+    limits = [limit for limit in (silence_seconds, stopped_seconds) if limit]
+    tick = min([_TICK_SECONDS] + limits)
+    due = time.monotonic() + tick
     while True:
         lives = os.getppid() == process
         # A process that ends closes its pipe a little before it is gone.
@@ -190,7 +192,7 @@ def _guard(process, rank, host, silence_seconds, stopped_seconds, teller):
             if word == spokesman.DISMISS:
                 return
             # Who speaks is neither silent nor stopped.
-            due, silent, stopped = time.monotonic() + _TICK_SECONDS, 0, 0
+            due, silent, stopped = time.monotonic() + tick, 0, 0
             if word == spokesman.MEET:
                 teller.meet(*rest.split())
             elif word == spokesman.TELL:
@@ -204,9 +206,9 @@ def _guard(process, rank, host, silence_seconds, stopped_seconds, teller):
             continue
         # Ticks are counted, not seconds: a host that was suspended, or a group of processes that
         # was stopped together with its guard, must not find itself overdue.
-        due = time.monotonic() + _TICK_SECONDS
-        silent += _TICK_SECONDS
-        stopped = stopped + _TICK_SECONDS if _is_stopped(process) else 0
+        due = time.monotonic() + tick
+        silent += tick
+        stopped = stopped + tick if _is_stopped(process) else 0
         for state, seconds, limit in (
             ('stopped', stopped, stopped_seconds),
             ('silent', silent, silence_seconds),
