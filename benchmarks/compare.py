@@ -157,14 +157,16 @@ def learns_alike(record, other):
 def speed_up(record, other):
     """How many times as fast a record is as another; `None` if one of them is missing.
 
-    Of several rounds, in which the two took turns or trained at the same time, the median ratio.
+    Of several rounds of one run, in which the two took turns or trained at the same time, the
+    median ratio.
     """
     if not (record and other):
         return None
     ours, theirs = (
         one.get('step_seconds_of_rounds', [one['step_seconds']]) for one in (record, other)
     )
-    if record['hosts'] != other['hosts'] or len(ours) != len(theirs):
+    # Others had no rounds in common.
+    if any(record.get(name) != other.get(name) for name in ('hosts', 'rounds', 'run')):
         ours, theirs = [record['step_seconds']], [other['step_seconds']]
     return statistics.median(their / our for our, their in zip(ours, theirs))
 

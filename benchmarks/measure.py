@@ -55,8 +55,6 @@ def copies_of(case, cores, systems=1):
         cores: how many the machine has.
         systems: how many systems train side by side, each with as many copies.
     """
-    if case['cores_per_host'] is None:
-        return 1
     return max(1, _hosts_for(case, cores) // (systems * case['hosts']))
 
 

@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 import click
 import compare
@@ -94,13 +95,13 @@ def main(
 
 def take(suite, cases, rounds, kept):
     """Takes the measurements of a suite so often, in turns, and keeps each as it comes."""
-    taken = []
+    taken, run = [], time.time()
     with click.progressbar(length=rounds * len(cases), label=suite, file=sys.stderr) as bar:
 
         def done(record):
             taken.append(record)
             of_case = [other for other in taken if results.same_case(other, record)]
-            kept.add(compare.middle(of_case))
+            kept.add(dict(compare.middle(of_case), run=run))
             click.echo('\n' + report.line(record))
             bar.update(1)
 

@@ -28,9 +28,9 @@ else:
     import meeting
     import spokesman
 
-#: How often it looks whether the rank is stopped, while it hears nothing: longer than the rank is
-#: silent while all is well. That it has ended, it hears at once.
-_TICK_SECONDS = 2.5
+#: How often it looks whether the rank is stopped, or has gone although a fork of it that reads data
+#: still holds its pipe: before the other ranks tell of it, which wait for two seconds.
+_TICK_SECONDS = 1
 #: How long it waits before it looks again whether a rank has gone that has closed its pipe.
 _ENDING_SECONDS = 0.02
 #: How long a rank waits for its guard, which may have to ask at the place where the ranks meet.

@@ -18,8 +18,8 @@ from keras_parallax.compat import answers_calls, horovod_aborts
 from keras_parallax.errors import WorkerFailedError
 from keras_parallax.probe import ANSWERS, GONE, SILENT, probe
 
-#: How often it looks whether there are news, at the same times on all ranks: each time takes the
-#: processor half a millisecond, and a step is as long as that of the rank that was held up longest.
+#: How often it looks whether there are news, at the same times on all ranks: each time takes a fifth
+#: of a millisecond, and a step is as long as that of the rank that was held up longest.
 _TICK_SECONDS = 1.0
 #: After so many ticks the guard hears that this process lives.
 _TICKS_A_BEAT = 2

@@ -212,6 +212,7 @@ def test_of_several_rounds_the_median_ratio_counts_and_not_that_of_the_medians()
     ours, theirs = of_rounds('hybrid', 1.0, 4.0, 2.0), of_rounds('hvd-allgather', 2.0, 3.0, 1.0)
     assert compare.speed_up(ours, theirs) == pytest.approx(0.75)
     # What did not run in the same rounds has none in common.
+    assert compare.speed_up(dict(ours, run=1), dict(theirs, run=2)) == pytest.approx(1.0)
     assert compare.speed_up(ours, of_rounds('tf-ps', 6.0)) == pytest.approx(3.0)
     wider = of_rounds('hybrid', 3.0, 4.0, 2.0, hosts=8)
     assert compare.speed_up(wider, ours) == pytest.approx(2 / 3)
