@@ -18,7 +18,7 @@ from keras_parallax.compat import answers_calls, horovod_aborts
 from keras_parallax.errors import WorkerFailedError
 from keras_parallax.probe import ANSWERS, GONE, SILENT, probe
 
-#: How often it looks whether there are news, at the same times on all ranks: each time takes a fifth
+#: How often it looks whether there are news, at the same times on all ranks: each takes a fifth
 #: of a millisecond, and a step is as long as that of the rank that was held up longest.
 _TICK_SECONDS = 1.0
 #: After so many ticks the guard hears that this process lives.
