@@ -57,6 +57,7 @@ from tensorflow.python.keras.engine import base_layer as _tf_keras_base  # noqa:
 from tensorflow.python.ops import gen_resource_variable_ops as _gen_resource_ops  # noqa: E402
 from tensorflow.python.ops import inplace_ops as _inplace_ops  # noqa: E402
 from tensorflow.python.ops import resource_variable_ops as _resource_ops  # noqa: E402
+from tensorflow.python.training import training_ops as _training_ops  # noqa: E402
 
 ResourceVariable = _resource_ops.ResourceVariable
 
@@ -206,6 +207,24 @@ def storage(variable):
     if isinstance(variable, ResourceVariable):
         return variable.handle
     return variable._ref()
+
+
+def run_kernel(name, variables, **arguments):
+    """An operation of TensorFlow's training kernels.
+
+    Args:
+        name: that of the kernel for references, such as `'apply_adam'`.
+        variables: the variables that it changes, all of one kind, in its order.
+        **arguments: what else it takes, by name.
+
+    Returns:
+        The operation. Kernels of several workers do not change a variable at the same time.
+    """
+    if isinstance(variables[0], ResourceVariable):
+        name = 'resource_' + name
+    kernel = getattr(_training_ops, name)
+    changed = kernel(*map(storage, variables), use_locking=True, **arguments)
+    return getattr(changed, 'op', changed)
 
 
 def open_session_of(package, graph):

@@ -2,7 +2,7 @@
 
 import copy
 
-from keras_parallax import compat
+from keras_parallax import compat, fused_updates
 from keras_parallax.compat import hvd, tf
 from keras_parallax.errors import ParallaxError, ScopeError
 from keras_parallax.exchange import MEAN, SUM
@@ -90,6 +90,9 @@ class _Wrapper:
                 return [tf.assign_add(self.iterations, 1)]
             gradients = [(gradient, variable) for variable, gradient in pairs]
             return [self.optimizer.apply_gradients(gradients, global_step=self.iterations)]
+        fused = fused_updates.updates(self, pairs)
+        if fused is not None:
+            return fused
         self._parallax_gradients = [gradient for _, gradient in pairs]
         return super().get_updates(loss=None, params=[variable for variable, _ in pairs])
 

@@ -41,19 +41,21 @@ def rule_for(optimizer):
     return None
 
 
-def _rate(optimizer):
+def learning_rate(optimizer):
+    """The learning rate of a step, after decay."""
     if getattr(optimizer, 'initial_decay', 0) > 0:
         iterations = tf.cast(optimizer.iterations, optimizer.decay.dtype.base_dtype)
         return optimizer.lr * (1.0 / (1.0 + optimizer.decay * iterations))
     return optimizer.lr + 0.0
 
 
-def _step_number(optimizer):
+def step_number(optimizer):
+    """The number of a step, from 1, of the dtype of the learning rate."""
     return tf.cast(optimizer.iterations, optimizer.lr.dtype.base_dtype) + 1
 
 
 def _sgd(optimizer, gradient, slots):
-    rate, momentum = _rate(optimizer), optimizer.momentum
+    rate, momentum = learning_rate(optimizer), optimizer.momentum
     if not slots:
         # Keras's momentum is a variable, so a callback could switch it on after the fact.
         still_zero = tf.Assert(
@@ -74,25 +76,25 @@ def _sgd(optimizer, gradient, slots):
 
 def _rmsprop(optimizer, gradient, slots):
     mean = optimizer.rho * slots[0] + (1.0 - optimizer.rho) * tf.square(gradient)
-    return _rate(optimizer) * gradient / (tf.sqrt(mean) + optimizer.epsilon), [mean]
+    return learning_rate(optimizer) * gradient / (tf.sqrt(mean) + optimizer.epsilon), [mean]
 
 
 def _adagrad(optimizer, gradient, slots):
     total = slots[0] + tf.square(gradient)
-    return _rate(optimizer) * gradient / (tf.sqrt(total) + optimizer.epsilon), [total]
+    return learning_rate(optimizer) * gradient / (tf.sqrt(total) + optimizer.epsilon), [total]
 
 
 def _adadelta(optimizer, gradient, slots):
     rho, epsilon = optimizer.rho, optimizer.epsilon
     mean = rho * slots[0] + (1.0 - rho) * tf.square(gradient)
     update = gradient * tf.sqrt(slots[1] + epsilon) / tf.sqrt(mean + epsilon)
-    return _rate(optimizer) * update, [mean, rho * slots[1] + (1 - rho) * tf.square(update)]
+    return learning_rate(optimizer) * update, [mean, rho * slots[1] + (1 - rho) * tf.square(update)]
 
 
 def _adam(optimizer, gradient, slots):
-    number = _step_number(optimizer)
+    number = step_number(optimizer)
     beta_1, beta_2 = optimizer.beta_1, optimizer.beta_2
-    rate = _rate(optimizer) * (
+    rate = learning_rate(optimizer) * (
         tf.sqrt(1.0 - tf.pow(beta_2, number)) / (1.0 - tf.pow(beta_1, number))
     )
     mean = beta_1 * slots[0] + (1.0 - beta_1) * gradient
@@ -105,14 +107,14 @@ def _adam(optimizer, gradient, slots):
 
 
 def _adamax(optimizer, gradient, slots):
-    rate = _rate(optimizer) / (1.0 - tf.pow(optimizer.beta_1, _step_number(optimizer)))
+    rate = learning_rate(optimizer) / (1.0 - tf.pow(optimizer.beta_1, step_number(optimizer)))
     mean = optimizer.beta_1 * slots[0] + (1.0 - optimizer.beta_1) * gradient
     largest = tf.maximum(optimizer.beta_2 * slots[1], tf.abs(gradient))
     return rate * mean / (largest + optimizer.epsilon), [mean, largest]
 
 
 def _nadam(optimizer, gradient, slots):
-    number = _step_number(optimizer)
+    number = step_number(optimizer)
     beta_1, beta_2 = optimizer.beta_1, optimizer.beta_2
     base = tf.constant(0.96, number.dtype)
     warmed = [
