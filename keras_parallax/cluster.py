@@ -32,23 +32,6 @@ def address_of(servers, rank):
     return servers.task_address(WORKER_JOB, rank)
 
 
-def session_config(local_rank):
-    """The session configuration of a worker: its own card, and no other, on a GPU machine.
-
-    Args:
-        local_rank: the worker's number on its host.
-
-    Returns:
-        A `tf.ConfigProto`. As in Keras, `OMP_NUM_THREADS` bounds the threads of one operation.
-    """
-    config = tf.ConfigProto(allow_soft_placement=True)
-    config.gpu_options.visible_device_list = str(local_rank)
-    config.gpu_options.allow_growth = True
-    if os.environ.get('OMP_NUM_THREADS'):
-        config.intra_op_parallelism_threads = int(os.environ['OMP_NUM_THREADS'])
-    return config
-
-
 def own_address(environ, addresses_of, hostname):
     """The address at which the other ranks of the job reach this one.
 

@@ -8,6 +8,7 @@ import json
 
 import numpy as np
 
+from keras_parallax import session_config
 from keras_parallax.compat import attr_value_pb2, horovod_ops, hvd, tf
 
 #: A value that takes no more as a line of text is sent by a sum.
@@ -52,10 +53,7 @@ class Gatherer:
             # Collectives are matched by name: explicit ones cannot drift apart between ranks.
             self._sum = horovod_ops._allreduce(self._places, name='parallax.%s.sum' % name)
             self._all = horovod_ops.allgather(self._line, name='parallax.%s.all' % name)
-        config = tf.ConfigProto(
-            device_count={'GPU': 0}, inter_op_parallelism_threads=1, intra_op_parallelism_threads=1
-        )
-        self._session = tf.Session(graph=graph, config=config)
+        self._session = tf.Session(graph=graph, config=session_config.of_collectives())
 
     def __call__(self, value):
         """Gathers `value` from every rank.

@@ -16,7 +16,17 @@ import time
 import traceback
 import weakref
 
-from keras_parallax import cluster, costs, door, guard, launcher, liveness, meeting, probe
+from keras_parallax import (
+    cluster,
+    costs,
+    door,
+    guard,
+    launcher,
+    liveness,
+    meeting,
+    probe,
+    session_config,
+)
 from keras_parallax.allocator import free_pages
 from keras_parallax.collectives import Gatherer
 from keras_parallax.compat import hvd, tf
@@ -99,7 +109,7 @@ class Job:
             self._liveness.start_deadline = None
         self.rank, self.size, self.local_rank = hvd.rank(), hvd.size(), hvd.local_rank()
         self.hosts, self.cluster = [[self.rank]], costs.Cluster()
-        self.config = cluster.session_config(self.local_rank)
+        self.config = session_config.of_worker(self.local_rank)
         # Runs before Horovod's own exit handler, which was registered by `hvd.init()`.
         atexit.register(self._finish)
         if self.size == 1:

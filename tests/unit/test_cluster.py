@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from keras_parallax.cluster import own_address, session_config, shard_device, worker_device
+from keras_parallax import session_config
+from keras_parallax.cluster import own_address, shard_device, worker_device
 from keras_parallax.compat import tf
 from keras_parallax.errors import ParallaxError
 
@@ -63,13 +64,13 @@ def test_devices_are_what_tensorflow_reads(device):
 
 @pytest.mark.parametrize('local_rank', [0, 3])
 def test_a_worker_sees_its_own_card_only(local_rank):
-    options = session_config(local_rank).gpu_options
+    options = session_config.of_worker(local_rank).gpu_options
     assert options.visible_device_list == str(local_rank)
     assert options.allow_growth
 
 
 def test_what_has_no_kernel_on_a_card_goes_to_the_cpu():
-    assert session_config(0).allow_soft_placement
+    assert session_config.of_worker(0).allow_soft_placement
 
 
 @pytest.mark.parametrize('value, threads', [('3', 3), ('', 0), (None, 0)])
@@ -79,7 +80,7 @@ def test_omp_num_threads_bounds_the_threads_of_an_operation(monkeypatch, value, 
     else:
         monkeypatch.setenv('OMP_NUM_THREADS', value)
     # 0 leaves the choice to TensorFlow.
-    assert session_config(0).intra_op_parallelism_threads == threads
+    assert session_config.of_worker(0).intra_op_parallelism_threads == threads
 
 
 def test_omp_num_threads_bounds_the_session_that_a_strategy_gives_to_keras():

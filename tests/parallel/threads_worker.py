@@ -1,0 +1,24 @@
+"""Run by `horovodrun`: trains a model in a strategy, and says how many threads its process has.
+
+Usage: threads_worker.py dense|sparse. The model has a dense layer, or a table with shards.
+"""
+
+import os
+import sys
+
+import horovod.keras as hvd
+import keras
+import numpy as np
+
+import keras_parallax as kp
+
+with kp.ParallaxStrategy() as strategy:
+    layers = {
+        'dense': [keras.layers.Dense(3, input_shape=(1,))],
+        'sparse': [keras.layers.Embedding(50, 3, input_length=1), keras.layers.Flatten()],
+    }[sys.argv[1]]
+    model = keras.models.Sequential(layers)
+    model.compile(kp.ParallaxOptimizer('sgd'), 'mse')
+model.train_on_batch(np.ones((2, 1)), np.ones((2, 3)))
+count = len(os.listdir('/proc/self/task'))
+print('RANK %d HAS %d THREADS' % (hvd.rank(), count), flush=True)
