@@ -44,9 +44,9 @@ every system's bytes alike; the links' speed is that of frames.
 - **Step**: the slowest rank's, quartiles over the measured steps, after warm-up. 30 steps are
   measured at each link speed, or as many as take {budget} s, but no fewer than {fewest}; the column
   **steps** has their number, those of copies too. Where it has two, such as 5 x 6, there were so
-  many rounds, because the machine's speed drifts by more than systems differ: in each,
-  systems took turns, or, on ResNet where there are hosts for all, trained at the same time. The
-  round of the median step is shown, and the median of the ratios of rounds in common.
+  many rounds. As the machine's speed drifts, systems train at the same time where there are hosts
+  for two or more, each on its own, and else take turns. The round of the median step is shown, and
+  the median of the ratios of rounds in common.
 - **Floor**: each row that a host's batch names, pulled once and its gradient pushed once unless
   its shard is on that host, and a ring allreduce of the dense gradients; values of float32 only.
 - **CPU** of one worker and its server for a step; **peak**: the largest process's resident memory

@@ -74,8 +74,7 @@ def at_paper_ratio(variants, other):
         return []
     by_system = variant.at(8)
     value = compare.speed_up(compare.our_fastest(by_system), other(by_system))
-    ratio = compare.compute_steps(variant, 8)
-    where = '%s, ratio %.1f' % (_speed(variant), ratio)
+    ratio, where = compare.compute_steps(variant, 8), _speed_and_ratio(variant)
     if not PAPER_RATIO / NEAR <= ratio <= PAPER_RATIO * NEAR:
         where += ', not the paper\'s %d' % PAPER_RATIO
     return [Seen(value, where)] if value else []
@@ -120,7 +119,7 @@ def rows(variants, alone):
     ]  # fmt: skip
     for work in sorted({variant.work for variant in clicks}) or ['Clicks, width 64']:
         seen = [
-            Seen(value, _speed(variant))
+            Seen(value, _speed_and_ratio(variant))
             for variant in clicks
             for value in [_against_horovod(variant, 8)]
             if variant.work == work and value is not None
@@ -211,3 +210,9 @@ def _row(what, sign, target, seen, unit, meets):
 
 def _speed(variant):
     return '%g Mbit/s' % variant.speed if variant.speed else 'links not limited'
+
+
+def _speed_and_ratio(variant):
+    """The link speed, and the ratio of Horovod's step to a compute step, if that is known."""
+    ratio = compare.compute_steps(variant, 8)
+    return _speed(variant) + (', ratio %.1f' % ratio if ratio else '')

@@ -9,7 +9,7 @@ of Adagrad and RMSprop leave epsilon out, or have it under the root, and are not
 from typing import Callable, NamedTuple, Optional
 
 from keras_parallax import compat
-from keras_parallax.compat import tf
+from keras_parallax.compat import ResourceVariable, tf
 from keras_parallax.row_rules import learning_rate, rule_for, step_number
 
 
@@ -49,36 +49,35 @@ def updates(optimizer, pairs):
     constrained = any(getattr(variable, 'constraint', None) for variable, _ in pairs)
     if rule is None or constrained or not rule.fits(optimizer):
         return None
-    slots = [[_zeros(optimizer, of, of.shape) for of, _ in pairs] for _ in range(rule.slots)]
+    slots = [[_slot(optimizer, of) for of, _ in pairs] for _ in range(rule.slots)]
     # Keras's Adam without amsgrad keeps one number in place of its third slot.
-    unused = [
-        [_zeros(optimizer, of, [1]) for of, _ in pairs] for _ in range(known.keeps - rule.slots)
-    ]
-    optimizer.weights = [optimizer.iterations] if rule.counted else []
-    optimizer.weights += [weight for of_all in slots + unused for weight in of_all]
+    zeros = compat.package_of(optimizer).backend.zeros
+    unused = [[zeros((1,)) for _ in pairs] for _ in range(known.keeps - rule.slots)]
+    counters = [optimizer.iterations] if rule.counted else []
+    optimizer.weights = counters + [weight for of_all in slots + unused for weight in of_all]
     arguments = rule.arguments(optimizer)
     factor = rule.factor and rule.factor(optimizer)
     operations = [tf.assign_add(optimizer.iterations, 1)]
     for place, (variable, gradient) in enumerate(pairs):
-        operations.append(
-            compat.run_kernel(
-                rule.kernel,
-                [variable] + [of_all[place] for of_all in slots],
-                grad=gradient if factor is None else factor * gradient,
-                **arguments,
-            )
-        )
+        if factor is not None:
+            gradient = factor * gradient
+        variables = [variable] + [of_all[place] for of_all in slots]
+        with tf.device(variable.device):
+            operation = compat.run_kernel(rule.kernel, variables, grad=gradient, **arguments)
+        operations.append(operation)
     return operations
 
 
-def _zeros(optimizer, variable, shape):
-    """A slot that Keras initializes, of the kind that a kernel takes together with its variable."""
-    shape, dtype = tf.TensorShape(shape).as_list(), variable.dtype.base_dtype
-    slot = compat.package_of(optimizer).backend.zeros(shape, dtype.name)
-    if isinstance(slot, compat.ResourceVariable) == isinstance(variable, compat.ResourceVariable):
-        return slot
-    # A shard is a reference, also of a model of tf.keras.
-    return tf.Variable(compat.zeros(shape, dtype), trainable=False)
+def _slot(optimizer, variable):
+    """A slot of zeros, where a variable is and of its kind, as a kernel takes the two together."""
+    shape, dtype = variable.shape.as_list(), variable.dtype.base_dtype
+    of_resource = isinstance(variable, ResourceVariable)
+    with tf.device(variable.device):
+        if isinstance(optimizer.iterations, ResourceVariable) == of_resource:
+            return compat.package_of(optimizer).backend.zeros(shape, dtype.name)
+        # A shard is a reference, also of a model of tf.keras.
+        kind = ResourceVariable if of_resource else tf.Variable
+        return kind(compat.zeros(shape, dtype), trainable=False)
 
 
 def _of_sgd(optimizer):

@@ -177,16 +177,23 @@ def test_copies_of_a_job_keep_a_machine_as_busy_as_eight_hosts_do():
     assert [measure.copies_of(case, 2, systems) for systems in (1, 2, 3, 4)] == [4, 2, 1, 1]
 
 
-def test_systems_train_side_by_side_where_their_suite_says_so_and_there_are_hosts_for_them():
-    def groups(suite, hosts, room):
-        cases = suites.cases(suite, hosts=hosts, systems=('hvd-keras', 'hybrid'))
+def test_systems_train_side_by_side_as_many_as_there_are_hosts_for():
+    def groups(hosts, room, bandwidths=None):
+        cases = suites.cases(
+            'lm',
+            hosts=hosts,
+            systems=('hvd-keras', 'tf-ps', 'hybrid', 'ps'),
+            bandwidths=bandwidths,
+        )
         jobs = suites.jobs(cases)
         found = suites.side_by_side(jobs, room)
         assert sorted(map(id, jobs)) == sorted(id(job) for group in found for job in group)
-        return [[(job[0]['system'], job[0]['hosts']) for job in group] for group in found]
+        return [[job[0]['system'] for job in group] for group in found]
 
-    assert groups('dense', (2, 8), 8) == [
-        [('hvd-keras', 2), ('hybrid', 2)], [('hvd-keras', 8)], [('hybrid', 8)],
-    ]  # fmt: skip
-    assert groups('dense', (2,), 1) == groups('lm', (2,), 8)
-    assert groups('lm', (2,), 8) == [[('hvd-keras', 2)], [('hybrid', 2)]]
+    speeds = (None, 200)
+    assert groups((2,), 8, speeds) == [['hvd-keras', 'tf-ps', 'hybrid', 'ps']]
+    assert groups((4,), 8, speeds) == [['hvd-keras', 'tf-ps'], ['hybrid', 'ps']]
+    one_by_one = [['hvd-keras'], ['tf-ps'], ['hybrid'], ['ps']]
+    assert groups((8,), 8, speeds) == groups((2,), 1, speeds) == one_by_one
+    # One that leaves a link speed out would be done with the others still at work.
+    assert groups((2,), 8) == [['hvd-keras'], ['tf-ps', 'hybrid', 'ps']]
