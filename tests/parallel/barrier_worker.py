@@ -1,5 +1,9 @@
-"""Run by `horovodrun`: trains a table whose owner is slow to update it; prints the losses."""
+"""Run by `horovodrun`: trains a table whose owner is slow to update it; prints the losses.
 
+Usage: barrier_worker.py keras|tensorflow. The optimizer is one of Keras's, or of TensorFlow's.
+"""
+
+import sys
 import time
 
 import keras
@@ -9,28 +13,41 @@ import tensorflow as tf
 import keras_parallax as kp
 
 
-def slowly(table):
-    """A constraint that changes nothing, late."""
+def late(values):
+    """The same values, late."""
 
-    def wait(value):
+    def wait(values):
         time.sleep(0.2)
-        return value
+        return values
 
-    late = tf.py_func(wait, [table], tf.float32)
-    late.set_shape(table.shape)
-    return late
+    found = tf.py_func(wait, [values], tf.float32)
+    found.set_shape(values.shape)
+    return found
 
 
-with kp.ParallaxStrategy() as strategy:
+class Slow(tf.train.GradientDescentOptimizer):
+    """Applies rows late."""
+
+    def _apply_sparse_duplicate_indices(self, gradient, variable):
+        slow = tf.IndexedSlices(late(gradient.values), gradient.indices, gradient.dense_shape)
+        return super()._apply_sparse_duplicate_indices(slow, variable)
+
+
+# A constraint of unknown reach is heeded by Keras's optimizers alone.
+constraint, optimizer = {
+    'keras': (late, keras.optimizers.SGD(lr=0.05)),
+    'tensorflow': (None, Slow(0.05)),
+}[sys.argv[1]]
+# In one piece, rank 0 owns the whole table.
+with kp.ParallaxStrategy(partitions=1) as strategy:
     model = keras.models.Sequential(
         [
-            # A constraint of unknown reach keeps the table in one piece, so rank 0 owns it all.
-            keras.layers.Embedding(20, 1, input_length=3, embeddings_constraint=slowly),
+            keras.layers.Embedding(20, 1, input_length=3, embeddings_constraint=constraint),
             keras.layers.Flatten(),
             keras.layers.Lambda(lambda x: tf.reduce_sum(x, 1, keepdims=True), output_shape=(1,)),
         ]
     )
-    model.compile(kp.ParallaxOptimizer(keras.optimizers.SGD(lr=0.05)), 'mse')
+    model.compile(kp.ParallaxOptimizer(optimizer), 'mse')
 model.set_weights([np.linspace(0, 1, 20).reshape(20, 1)])
 x, y = np.arange(12).reshape(4, 3), np.ones((4, 1))
 print('LOSSES', strategy.rank, [float(model.train_on_batch(x, y)) for _ in range(6)], flush=True)

@@ -5,6 +5,7 @@ import re
 
 import launch
 import numpy as np
+import pytest
 
 
 def expected_losses():
@@ -19,8 +20,9 @@ def expected_losses():
     return losses
 
 
-def test_no_rank_pulls_rows_that_their_owner_has_yet_to_update():
-    outcome = launch.run(2, 'parallel/barrier_worker.py', limit=120)
+@pytest.mark.parametrize('optimizer', ['keras', 'tensorflow'])
+def test_no_rank_pulls_rows_that_their_owner_has_yet_to_update(optimizer):
+    outcome = launch.run(2, 'parallel/barrier_worker.py', optimizer, limit=120)
     found = re.findall(r'LOSSES (\d) (\[.*\])', outcome.output)
     assert sorted(rank for rank, _ in found) == ['0', '1'], outcome.output
     for _, losses in found:
