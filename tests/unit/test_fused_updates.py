@@ -117,22 +117,6 @@ def kernels():
     return {one: found.count(one) for one in found}
 
 
-@pytest.fixture
-def double_precision(request):
-    """Has both Keras packages compute in float64 for a test."""
-    backends = [cases.keras_module(package).backend for package in ('keras', 'tf.keras')]
-    before = [backend.floatx() for backend in backends]
-
-    def restore():
-        for backend, kind in zip(backends, before):
-            backend.set_floatx(kind)
-            backend.clear_session()
-
-    request.addfinalizer(restore)
-    for backend in backends:
-        backend.set_floatx('float64')
-
-
 @PACKAGES
 @pytest.mark.parametrize('name', sorted(FUSED))
 def test_a_kernel_equals_keras_to_the_last_digits_of_float64(double_precision, package, name):

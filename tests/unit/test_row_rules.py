@@ -83,28 +83,12 @@ def test_lazy_equals_keras_where_every_row_is_touched(package, name):
     assert_equals_plain_keras(case_of(OPTIMIZERS[name]), package)
 
 
-@pytest.fixture
-def double_precision(request):
-    """Has both Keras packages compute in float64 for a test."""
-    backends = [cases.keras_module(package).backend for package in ('keras', 'tf.keras')]
-    before = [backend.floatx() for backend in backends]
-
-    def restore():
-        for backend, kind in zip(backends, before):
-            backend.set_floatx(kind)
-            backend.clear_session()
-
-    request.addfinalizer(restore)
-    return lambda package: cases.keras_module(package).backend.set_floatx('float64')
-
-
 @PACKAGES
 @pytest.mark.parametrize(
     'name', ['nesterov', 'rmsprop', 'adagrad', 'adadelta', 'adam', 'amsgrad', 'adamax', 'nadam']
 )
 def test_lazy_equals_keras_to_the_last_digits_of_float64(double_precision, package, name):
     # In float64 a formula that is only almost Keras's has nothing to hide behind.
-    double_precision(package)
     assert_equals_plain_keras(case_of(OPTIMIZERS[name]), package, tolerance=1e-11)
 
 
