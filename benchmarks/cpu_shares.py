@@ -5,6 +5,7 @@ whoever removes the namespace removes the group. Both versions of control groups
 """
 
 import contextlib
+import math
 import os
 from typing import NamedTuple
 
@@ -12,8 +13,10 @@ from cluster_error import ClusterError
 
 #: Short, so that a host that has used up its share does not wait long for the next.
 PERIOD_MICROSECONDS = 10000
-#: The kernel takes no quota below a millisecond.
-SMALLEST_SHARE = 1000 / PERIOD_MICROSECONDS
+#: The kernel takes no quota below this; a smaller share has a longer period instead.
+_SMALLEST_QUOTA_MICROSECONDS = 1000
+#: With its share of the kernel's own default period, a tenth of a second.
+SMALLEST_SHARE = 0.01
 
 
 class Mount(NamedTuple):
@@ -42,9 +45,16 @@ def mount_in(table):
     return second
 
 
+def period_of(cores):
+    """In how many microseconds a group gets its share of `cores` once; `None` is no limit."""
+    if cores is None:
+        return PERIOD_MICROSECONDS
+    return max(PERIOD_MICROSECONDS, math.ceil(_SMALLEST_QUOTA_MICROSECONDS / cores))
+
+
 def settings(version, cores):
     """What to write into a group's files, a dict, for a share of `cores` or `None` for no limit."""
-    period = PERIOD_MICROSECONDS
+    period = period_of(cores)
     if version == 2:
         quota = 'max' if cores is None else '%d' % round(cores * period)
         return {'cpu.max': '%s %d' % (quota, period)}

@@ -22,9 +22,10 @@ LIMIT_SECONDS = 900
 #: How long a job may take to end when all ranks have reported. Of TensorFlow's own parameter
 #: servers some never do: a session that is closed waits for the server of a worker that has gone.
 LEAVING_SECONDS = 20
-#: So many hosts are at work at all times, if they have a share of the processor each and the
-#: machine has room for them. Processors that share caches and memory with busy ones are slower.
-BUSY_HOSTS = 8
+#: As many hosts as the machine has room for are at work at all times, if they have a share of the
+#: processor each, but no more than this. Processors that share caches and memory with busy ones are
+#: slower.
+BUSY_HOSTS = 24
 #: What every system runs with. TensorFlow 1.11 allocates with jemalloc 4, which gives freed pages
 #: back to the kernel and has them zeroed anew in every step. With the second, it keeps them: that
 #: saves a sixth of the processor time of every system on this work, raw TensorFlow's too.

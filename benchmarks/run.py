@@ -41,9 +41,8 @@ def numbers(text, kind=int):
 @click.option('--bandwidth', help='Mbit/s, for instance 200,1000; 0 for no limit.')
 @click.option(
     '--cores-per-host',
-    default=suites.CORES_PER_HOST,
-    show_default=True,
-    help='What a host has of the processor; 0 for no limit.',
+    type=float,
+    help="What a host has of the processor, instead of the suite's; 0 for no limit.",
 )
 @click.option('--systems', help='Of %s.' % ', '.join(SYSTEMS))
 @click.option('--options', help="JSON of the work's options, instead of the suite's variants.")
@@ -67,7 +66,6 @@ def main(
         'steps': steps or (QUICK['steps'] if quick else 30),
         'variants': [json.loads(options)] if options else None,
         'bandwidths': QUICK['bandwidths'] if quick else None,
-        'cores_per_host': cores_per_host or None,
         'rounds': rounds,
     }
     if bandwidth:
@@ -84,8 +82,11 @@ def main(
                 command += ['--rounds', str(QUICK['rounds'])] if quick else []
                 subprocess.check_call(command)
             continue
+        cores = suites.cores_of(name) if cores_per_host is None else cores_per_host
         cases = [
-            case for case in suites.cases(name, **arguments) if not (missing and kept.has(case))
+            case
+            for case in suites.cases(name, cores_per_host=cores or None, **arguments)
+            if not (missing and kept.has(case))
         ]
         if cases:
             take(name, cases, rounds or suites.rounds_of(name), kept)

@@ -8,8 +8,8 @@ ALONE = ('keras', 'tf')
 HOROVOD = ('hvd-keras', 'hvd-allgather', 'hvd-dense')
 PEERS = HOROVOD + ('tf-ps',)
 OURS = ('hybrid', 'hybrid-fp16', 'allreduce', 'ps')
-#: Cores of each host in what is published: 8 hosts are all of a machine of two, and a host is the
-#: same machine in clusters of any size.
+#: Cores of each host in what is published, but for suites that have their own: 8 hosts are all of
+#: a machine of two, and a host is the same machine in clusters of any size.
 CORES_PER_HOST = 0.25
 #: Steps at each link speed before those that are measured, where they are short.
 WARMUP = 5
@@ -56,12 +56,14 @@ SUITES = {
         hosts=(1, 2, 8),
         bandwidths=(200,),
     ),
-    # What is compared differs by less than the machine's speed drifts from one job to the next.
+    # What is compared differs by less than the machine's speed drifts from one job to the next. So
+    # hosts are small enough for three systems to train side by side on eight each.
     'dense': dict(
         work='dense',
         variants=[{}],
         systems=('tf', 'hvd-keras', 'hvd-allgather', 'hybrid'),
-        rounds=5,
+        cores_per_host=0.083,
+        rounds=3,
     ),
     # For `smoke.py`: small, and rows wide enough for headers not to matter.
     'smoke': dict(
@@ -147,6 +149,11 @@ def cases(
         if case not in found:
             found.append(case)
     return found
+
+
+def cores_of(suite):
+    """What a host has of the processor."""
+    return SUITES[suite].get('cores_per_host', CORES_PER_HOST)
 
 
 def rounds_of(suite):

@@ -83,7 +83,7 @@ def check_share(group, pids, cores):
         time.sleep(0.05)
     passed, throttled = np.subtract(cpu_shares.periods(group), (passed, throttled))
     # Where others keep the processor busy, a group may have less than its share, but never more.
-    quota = cores * cpu_shares.PERIOD_MICROSECONDS / 1e6
+    quota = cores * cpu_shares.period_of(cores) / 1e6
     assert 0.8 * throttled * quota <= used() - before <= 1.1 * passed * quota + 0.1
 
 
@@ -199,9 +199,9 @@ def test_the_processes_of_a_host_have_its_share_together_however_many_they_are()
 
 
 def test_the_share_of_a_host_changes_while_a_job_runs():
-    with EmulatedCluster(1, cores_per_host=0.1) as cluster:
+    with EmulatedCluster(1, cores_per_host=0.05) as cluster:
         group, pid = cluster.namespace(0), cluster.spawn(0, BUSY).process.pid
-        check_share(group, [pid], 0.1)
+        check_share(group, [pid], 0.05)
         cluster.share_cores(None)
         before, start = cpu_shares.periods(group)[1], psutil.Process(pid).cpu_times().user
         while psutil.Process(pid).cpu_times().user < start + 1:
@@ -213,8 +213,8 @@ def test_the_share_of_a_host_changes_while_a_job_runs():
 
 
 def test_a_share_that_cannot_be_had_is_refused(cluster):
-    with pytest.raises(ClusterError, match='cores_per_host is 0.1 or more'):
-        EmulatedCluster(1, cores_per_host=0.01).__enter__()
+    with pytest.raises(ClusterError, match='cores_per_host is 0.01 or more'):
+        EmulatedCluster(1, cores_per_host=0.009).__enter__()
     with pytest.raises(ClusterError, match='made without cores_per_host'):
         cluster.share_cores(0.5)
 
@@ -246,6 +246,12 @@ def test_both_versions_of_control_groups_are_told_the_same_share():
     files = cpu_shares.settings(1, 0.25)
     assert files == {'cpu.cfs_period_us': '10000', 'cpu.cfs_quota_us': '2500'}
     assert cpu_shares.settings(1, None)['cpu.cfs_quota_us'] == '-1'
+
+
+def test_a_small_share_has_a_longer_period_for_the_kernel_takes_no_quota_below_a_millisecond():
+    assert cpu_shares.settings(2, 0.1) == {'cpu.max': '1000 10000'}
+    assert cpu_shares.settings(2, 0.05) == {'cpu.max': '1000 20000'}
+    assert cpu_shares.settings(2, 0.083) == {'cpu.max': '1000 12049'}
 
 
 def test_latency_is_set_or_refused_by_name_when_the_kernel_has_none(cluster):

@@ -166,13 +166,14 @@ def test_a_copy_may_end_before_the_others_if_it_has_left_what_it_saw(tmp_path, l
     assert measure._wait(copies, time.time() + 60, left) == found
 
 
-def test_copies_of_a_job_keep_a_machine_as_busy_as_eight_hosts_do():
+def test_copies_of_a_job_keep_a_machine_busy():
     def copies(hosts, share, cores):
         return measure.copies_of({'hosts': hosts, 'cores_per_host': share}, cores)
 
     assert [copies(hosts, 0.25, 2) for hosts in (1, 2, 4, 8, 16)] == [8, 4, 2, 1, 1]
     assert [copies(hosts, 0.5, 2) for hosts in (1, 2, 8)] == [4, 2, 1]
-    assert copies(2, 0.25, 64) == 4 and copies(2, None, 2) == 1
+    assert [copies(hosts, 0.083, 2) for hosts in (1, 2, 8)] == [24, 12, 3]
+    assert copies(2, 0.25, 64) == 12 and copies(2, None, 2) == 1
     case = {'hosts': 2, 'cores_per_host': 0.25}
     assert [measure.copies_of(case, 2, systems) for systems in (1, 2, 3, 4)] == [4, 2, 1, 1]
 
@@ -197,3 +198,11 @@ def test_systems_train_side_by_side_as_many_as_there_are_hosts_for():
     assert groups((8,), 8, speeds) == groups((2,), 1, speeds) == one_by_one
     # One that leaves a link speed out would be done with the others still at work.
     assert groups((2,), 8) == [['hvd-keras'], ['tf-ps', 'hybrid', 'ps']]
+
+
+def test_the_three_systems_of_the_dense_suite_train_side_by_side_on_eight_hosts_each():
+    cores = suites.cores_of('dense')
+    cases = suites.cases('dense', hosts=(8,), cores_per_host=cores)
+    (group,) = suites.side_by_side(suites.jobs(cases), measure._hosts_for(cases[0], 2))
+    assert [job[0]['system'] for job in group] == ['hvd-keras', 'hvd-allgather', 'hybrid']
+    assert measure.copies_of(cases[0], 2, len(group)) == 1
