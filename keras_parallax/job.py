@@ -1,9 +1,9 @@
 """The job that this process is a rank of: its start, its watch over the other ranks, its end.
 
 `horovodrun` 0.19.5 waits for every process even after one has failed, so a rank that waits for a
-failed one would wait for ever. Every rank therefore tells the others every four seconds how it is,
-over Horovod, from a thread of its own. A rank that can no longer tell is found out by `liveness`
-and spoken for by `guard`.
+failed one would wait for ever. Every rank therefore tells the others how it is over Horovod, from a
+thread of its own, as often as `verdict.report_due` says. A rank that can no longer tell is found
+out by `liveness` and spoken for by `guard`.
 """
 
 import atexit
@@ -39,11 +39,10 @@ from keras_parallax.errors import (
 )
 from keras_parallax.host import hosts_of, pays
 from keras_parallax.servers import checked, place_servers
-from keras_parallax.verdict import FAILED, FINISHED, RUNNING, speaker, verdict
+from keras_parallax.verdict import FAILED, FINISHED, RUNNING, report_due, speaker, verdict
 
-#: How often ranks tell each other how they are. Each time takes Horovod 2 ms of every processor
-#: between two ranks, 3 between four, and what they compute meanwhile waits for each other.
-_INTERVAL_SECONDS = 4.0
+#: How often a rank that has finished looks whether it is still to wait for the others.
+_LOOK_SECONDS = 4.0
 #: How long a rank that cannot go on may take to leave by its exception before it is ended.
 _GRACE_SECONDS = 15
 #: The same, when a rank was lost, for the rank that tells of it. For half of that it does not end:
@@ -223,9 +222,15 @@ class Job:
         """Waits until every rank has come here. A collective call."""
         self.gather(None)
 
-    def begin_step(self):
-        """Counts a training step, which lasts until `end_step`."""
+    def begin_step(self, lockstep):
+        """Counts a training step, which lasts until `end_step`.
+
+        Args:
+            lockstep: whether it ends for no rank before all have begun it.
+        """
         self._step_began = time.monotonic()
+        if lockstep and self._liveness is not None:
+            self._liveness.lockstep_began = self._step_began
         self.steps += 1
 
     def end_step(self):
@@ -306,8 +311,17 @@ class Job:
                     self._fail(problem, speaker(states) == self.rank)
             if problem or all(state['state'] == FINISHED for state in states):
                 break
-            self._ending.wait(_INTERVAL_SECONDS)
+            self._rest()
         self._told.set()
+
+    def _rest(self):
+        """Waits until the other ranks are to hear of this one again."""
+        reported = time.monotonic()
+        while not self._ending.is_set():
+            due = report_due(reported, self._liveness.lockstep_began) - time.monotonic()
+            if due <= 0:
+                break
+            self._ending.wait(due)
 
     def _lose(self, problem, speaks, is_heard):
         # At the start of a job there is nothing to be interrupted.
@@ -381,7 +395,7 @@ class Job:
             # The other ranks may still read the shards on this process's server. Of ranks that are
             # lost the watch never hears.
             while self._watch.is_alive() and self._ends_at is None:
-                self._watch.join(_INTERVAL_SECONDS)
+                self._watch.join(_LOOK_SECONDS)
         with self._deciding:
             self._over = self.problem is None
         if not self._over:

@@ -162,6 +162,8 @@ class Liveness:
         peers: dict from ranks to `Peer`s; empty as long as their servers are not known.
         waiting_since: when the watch began to wait for the news that are due; `None` if it does
             not wait.
+        lockstep_began: when this rank last began a step that ends for no rank before all have begun
+            it. All were there when the one before it ended.
         start_deadline: when all ranks must have come to the place where they meet; `None` when
             that no longer matters.
     """
@@ -169,6 +171,7 @@ class Liveness:
     def __init__(self, rank, timeout, guard, on_lost):
         self.peers = {}
         self.waiting_since = self.start_deadline = None
+        self.lockstep_began = 0
         self._rank, self._timeout = rank, timeout
         self._guard, self._on_lost = guard, on_lost
         self._parent = os.getppid()
@@ -230,11 +233,13 @@ class Liveness:
         if deadline is not None and time.monotonic() > deadline:
             return self._absent()
         since = self.waiting_since
-        if since is None or time.monotonic() - since < _SUSPICION_SECONDS:
+        # Where steps last about as long as ranks wait before they report, one may do so a few steps
+        # before the others.
+        if since is None or self._waited(since) < _SUSPICION_SECONDS:
             self._answers = {}
             return None
         before, self._answers = self._answers, ask_all(self.peers)
-        waited = time.monotonic() - since
+        waited = self._waited(since)
         if self.waiting_since != since:
             # The news came while this thread was asking.
             return None
@@ -245,6 +250,9 @@ class Liveness:
                 'their servers answer.' % (self._rank, waited)
             )
         return self._name(missing(before, self._answers, self._timeout and waited))
+
+    def _waited(self, since):
+        return time.monotonic() - max(since, self.lockstep_began)
 
     def _absent(self):
         """The sentence about ranks that did not start, or `None`."""

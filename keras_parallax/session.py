@@ -104,7 +104,7 @@ class ParallaxSession(tf.Session):
             began = time.perf_counter()
             with contextlib.ExitStack() as ends:
                 if any(step.waits for step in steps):
-                    job.begin_step()
+                    job.begin_step(any(step.lockstep for step in steps))
                     ends.callback(job.end_step)
                 fetched = self._translated(function, *args, **kwargs)
             for step in steps:

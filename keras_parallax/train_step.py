@@ -111,7 +111,10 @@ class TrainStep:
         # Keras keeps this operation, whatever the step is made of later.
         self._whole_step = tf.group(*self._assemble())
         self._tuning.check(self._optimizer)
-        self.waits = self._waits(plan)
+        # Whether the step ends for no rank before all have begun it, and whether they need equally
+        # many steps.
+        self.lockstep = self.sync or any(not planned.shards for planned in plan.variables)
+        self.waits = self.lockstep or self._timing.max_staleness is not None
         if self._scope and (self.size > 1 or self._sharded):
             self._scope.note_train_step(self._whole_step, self)
             self._start(fills)
@@ -246,11 +249,6 @@ class TrainStep:
     def is_of(self, loss):
         """Whether it is the step of the model with this loss."""
         return loss is self._loss
-
-    def _waits(self, plan):
-        """Whether a rank waits in a step for the others, so that they need equally many steps."""
-        sync, bound = self._timing
-        return sync or bound is not None or any(not planned.shards for planned in plan.variables)
 
     def _end_of_step(self, operations):
         """Operations that end a step with tables on servers."""

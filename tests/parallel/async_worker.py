@@ -79,6 +79,11 @@ def converges(keras, package, rank, size, optimizer, **strategy):
     return [np.mean(job.start().gather(losses), 0)]
 
 
+def lockstep_began():
+    """When the last step began that ends for no rank before all have begun it."""
+    return job.start()._liveness.lockstep_began
+
+
 def main(package, folder):
     keras = cases.keras_module(package)
     made = kp.ParallaxStrategy(servers=SERVERS)
@@ -93,11 +98,14 @@ def main(package, folder):
         # Only without a bound may ranks take unequal numbers of steps. `linear` has no dense
         # variable, so nothing of it is synchronous.
         steps = STEPS + (5 * made.rank if 'max_staleness' not in strategy else 0)
+        began = [lockstep_began()]
         counts, densities = every_push_counts(*given, steps, **strategy)
+        began.append(lockstep_began())
         found.update({'counts_' + name: counts, 'density_' + name: densities})
         optimizer = keras.optimizers.Adagrad if name == 'bound' else keras.optimizers.Adam
         optimizer = functools.partial(optimizer, lr=0.05)
         found['losses_' + name] = converges(*given, optimizer, **strategy)
+        found['began_' + name] = began + [lockstep_began()]
     if made.rank == 0:
         np.savez(os.path.join(folder, 'found.npz'), **found)
 

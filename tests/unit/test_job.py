@@ -2,7 +2,9 @@
 
 from types import SimpleNamespace
 
+import hypothesis.strategies as st
 import pytest
+from hypothesis import given
 
 from keras_parallax import ParallaxStrategy, job
 from keras_parallax.errors import (
@@ -12,7 +14,7 @@ from keras_parallax.errors import (
     UnequalBatchesError,
     WorkerFailedError,
 )
-from keras_parallax.verdict import speaker, verdict
+from keras_parallax.verdict import report_due, speaker, verdict
 
 
 def running(steps, in_step=0, host='here'):
@@ -147,3 +149,27 @@ def test_a_job_has_one_step_timeout(monkeypatch):
 def test_a_step_timeout_that_no_step_could_keep_is_refused(seconds):
     with pytest.raises(PlanError, match='step_timeout is 0 seconds or more'):
         ParallaxStrategy(step_timeout=seconds)
+
+
+# --- when ranks report --------------------------------------------------------
+
+
+def test_ranks_report_every_four_seconds_where_no_step_shows_that_all_are_well():
+    assert report_due(reported=100, lockstep_began=0) == 104
+    assert report_due(reported=100, lockstep_began=100) == 104
+
+
+def test_a_step_that_does_not_end_is_reported_four_seconds_after_it_began():
+    assert report_due(reported=100, lockstep_began=120) == 124
+    assert report_due(reported=124, lockstep_began=120) == 128
+
+
+@given(st.lists(st.floats(0.01, 3.9), min_size=1, max_size=200))
+def test_while_steps_of_lockstep_go_on_ranks_report_every_32_seconds(lengths):
+    reported, now = 0, 0
+    for length in lengths:
+        began, now = now, now + length
+        due = report_due(reported, began)
+        assert due == reported + 32 or due > now
+        if due <= now:
+            reported = due
