@@ -6,7 +6,7 @@ import itertools
 import re
 import time
 
-from keras_parallax import allocator, blocks
+from keras_parallax import allocator, blocks, session_config
 from keras_parallax.compat import tf
 from keras_parallax.errors import IdOutOfRangeError
 
@@ -49,10 +49,13 @@ class ParallaxSession(tf.Session):
     """
 
     def __init__(self, scope):
-        super().__init__(scope.target, graph=scope.graph, config=scope.job.config)
+        job = scope.job
+        is_local = not scope.target and job.size > 1
+        config = session_config.of_local(job.config) if is_local else job.config
+        super().__init__(scope.target, graph=scope.graph, config=config)
         self._scope = scope
         self._detours = blocks.Detours()
-        scope.job.abandon_at_exit(self)
+        job.abandon_at_exit(self)
 
     def abandon(self):
         """Gives the session up without closing it.

@@ -363,17 +363,18 @@ def tables_later(rank, moved):
         layers = [keras.layers.Dense(3, input_shape=(cases.LENGTH,)), keras.layers.Dense(1)]
         return keras.models.Sequential(layers)
 
-    def target():
-        return rank.keras.backend.get_session().sess_str.decode()
+    def session():
+        found = rank.keras.backend.get_session()
+        return found.sess_str.decode(), found._config.graph_options.optimizer_options.opt_level
 
     first = rank.model('adam', dense)
     rank.train(first, 0, 4)
-    targets = [target()]
+    sessions = [session()]
     second = rank.model('adam')
-    targets.append(target())
+    sessions.append(session())
     rank.train(second, 0, 4)
     rank.train(first, 4, 8)
-    return {'targets': targets, 'end': first.get_weights() + second.get_weights()}
+    return {'sessions': sessions, 'end': first.get_weights() + second.get_weights()}
 
 
 def recompile(rank):

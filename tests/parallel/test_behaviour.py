@@ -393,8 +393,9 @@ def test_the_session_is_local_until_there_is_a_table_and_then_values_move_to_the
         return keras.models.Sequential(layers)
 
     for rank in shown.ranks:
-        before, after = rank['targets']
+        (before, level_before), (after, level_after) = rank['sessions']
         assert before == '' and after.startswith('grpc://')
+        assert int(level_before) == tf.OptimizerOptions.L0 != int(level_after)
     first, second = plain('adam', build=dense), plain('adam')
     train(first, 0, 8)
     train(second, 0, 4)

@@ -9,6 +9,7 @@ import sys
 import pytest
 import tensorflow as tf
 
+from keras_parallax import session_config
 from keras_parallax.collectives import unmerged
 from keras_parallax.compat import horovod_ops, hvd
 
@@ -45,8 +46,12 @@ def test_tensorflow_merges_collectives_of_the_same_input():
 
 @pytest.mark.parametrize(
     'wrap, config',
-    [(unmerged, tf.ConfigProto()), (as_it_is, systems.horovod_config(threads=1))],
-    ids=['ours', 'benchmarks'],
+    [
+        (unmerged, tf.ConfigProto()),
+        (as_it_is, session_config.of_local(session_config.of_worker(0))),
+        (as_it_is, systems.horovod_config(threads=1)),
+    ],
+    ids=['ours', 'local session', 'benchmarks'],
 )
 def test_every_collective_runs(wrap, config):
     assert collectives_that_run(wrap, config) == NAMES
