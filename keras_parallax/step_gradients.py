@@ -254,24 +254,31 @@ class StepGradients:
         ]
 
     def _gate(self, reduced, computed):
-        """Holds back every write to what this process computes with until all gradients are there.
+        """Holds back every write to what this process computes with until it has all its gradients.
 
         Keras 2.2.4 does not, and may update a variable before the backward pass has read it
         (proven by `tests/unit/test_single_process.py`, the bit-equality test). The gradients of
         pulled rows are among those that must be there, for the pass reads dense variables on its
         way to them (`tests/parallel/test_gate.py`). A shard on a server is not computed with: only
-        rows pulled from it are.
+        rows pulled from it are. What has come from the other ranks is applied while the rest is
+        still on its way.
 
         Returns:
             The gradients `reduced`, gated; `parts` are gated in place.
         """
         local = [number for number, part in enumerate(self.parts) if not part.part.table.shards]
         values = [self.parts[number].gradients.values for number in local]
-        gated = tf.tuple([self._loss] + reduced + values, control_inputs=[computed])[1:]
+        with tf.control_dependencies([computed]):
+            gated = [_copy(tensor) for tensor in reduced + values]
         for number, value in zip(local, gated[len(reduced) :]):
             part = self.parts[number]
             self.parts[number] = part._replace(gradients=part.gradients._replace(values=value))
         return gated[: len(reduced)]
+
+
+def _copy(tensor):
+    with tf.colocate_with(tensor):
+        return tf.identity(tensor)
 
 
 def _tables_in(table):
