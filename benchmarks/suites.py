@@ -63,7 +63,7 @@ SUITES = {
         variants=[{}],
         systems=('tf', 'hvd-keras', 'hvd-allgather', 'hybrid'),
         cores_per_host=0.083,
-        rounds=3,
+        rounds=5,
     ),
     # For `smoke.py`: small, and rows wide enough for headers not to matter.
     'smoke': dict(
