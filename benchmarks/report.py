@@ -29,9 +29,9 @@ An interrupted run goes on with `--missing`. All hosts are network namespaces of
 **Every host has the share of the processor that its heading names**: the kernel holds all that runs
 on it to that, in periods of 10 ms or a little more, and its links to their speed. Eight hosts of
 0.25 cores are a machine of 2; for the ResNet there are 24, so that three systems train at the same
-time on eight each. Hosts are always at work: where a job takes fewer, copies of it train on the others,
-each by itself, and the steps of all copies count. So a host is the same machine in clusters of any
-size. Import, first broadcast and first step run without either limit;
+time on eight each. Hosts are always at work: where a job takes fewer, copies of it train on the
+others, each by itself, and the steps of all copies count. So a host is the same machine in clusters
+of any size. Import, first broadcast and first step run without either limit;
 then the same job trains at one link speed after another, the fastest first. Where a heading names
 no share, hosts shared the cores as they came, and step times at different numbers of hosts do not
 compare. Such hosts are slow, and to them a link of 1 Gbit/s is a fast one:
