@@ -22,10 +22,10 @@ LIMIT_SECONDS = 900
 #: How long a job may take to end when all ranks have reported. Of TensorFlow's own parameter
 #: servers some never do: a session that is closed waits for the server of a worker that has gone.
 LEAVING_SECONDS = 20
-#: As many hosts as the machine has room for are at work at all times, if they have a share of the
-#: processor each, but no more than this. Processors that share caches and memory with busy ones are
-#: slower.
-BUSY_HOSTS = 24
+#: Hosts that have a share of the processor each are at work at all times, as many as there is room
+#: for on so many cores. Processors that share caches and memory with busy ones are slower; on more
+#: cores, memory would run out first.
+BUSY_CORES = 2
 #: What every system runs with. TensorFlow 1.11 allocates with jemalloc 4, which gives freed pages
 #: back to the kernel and has them zeroed anew in every step. With the second, it keeps them: that
 #: saves a sixth of the processor time of every system on this work, raw TensorFlow's too.
@@ -62,7 +62,7 @@ def copies_of(case, cores, systems=1):
 def _hosts_for(case, cores):
     """How many hosts the machine has room for; 1 if hosts share its cores as they come."""
     share = case['cores_per_host']
-    return 1 if share is None else min(BUSY_HOSTS, int(cores / share))
+    return 1 if share is None else int(min(cores, BUSY_CORES) / share)
 
 
 def measure(cluster, jobs, known, done):

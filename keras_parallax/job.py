@@ -39,10 +39,16 @@ from keras_parallax.errors import (
 )
 from keras_parallax.host import hosts_of, pays
 from keras_parallax.servers import checked, place_servers
-from keras_parallax.verdict import FAILED, FINISHED, RUNNING, report_due, speaker, verdict
+from keras_parallax.verdict import (
+    FAILED,
+    FINISHED,
+    INTERVAL_SECONDS,
+    RUNNING,
+    report_due,
+    speaker,
+    verdict,
+)
 
-#: How often a rank that has finished looks whether it is still to wait for the others.
-_LOOK_SECONDS = 4.0
 #: How long a rank that cannot go on may take to leave by its exception before it is ended.
 _GRACE_SECONDS = 15
 #: The same, when a rank was lost, for the rank that tells of it. For half of that it does not end:
@@ -395,7 +401,7 @@ class Job:
             # The other ranks may still read the shards on this process's server. Of ranks that are
             # lost the watch never hears.
             while self._watch.is_alive() and self._ends_at is None:
-                self._watch.join(_LOOK_SECONDS)
+                self._watch.join(INTERVAL_SECONDS)
         with self._deciding:
             self._over = self.problem is None
         if not self._over:

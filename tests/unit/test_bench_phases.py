@@ -173,7 +173,7 @@ def test_copies_of_a_job_keep_a_machine_busy():
     assert [copies(hosts, 0.25, 2) for hosts in (1, 2, 4, 8, 16)] == [8, 4, 2, 1, 1]
     assert [copies(hosts, 0.5, 2) for hosts in (1, 2, 8)] == [4, 2, 1]
     assert [copies(hosts, 0.083, 2) for hosts in (1, 2, 8)] == [24, 12, 3]
-    assert copies(2, 0.25, 64) == 12 and copies(2, None, 2) == 1
+    assert copies(2, 0.25, 64) == 4 and copies(2, None, 2) == 1
     case = {'hosts': 2, 'cores_per_host': 0.25}
     assert [measure.copies_of(case, 2, systems) for systems in (1, 2, 3, 4)] == [4, 2, 1, 1]
 
