@@ -28,6 +28,8 @@ class VariableUse(NamedTuple):
         regularizer: `None`, `BY_ROW` (a sum over rows, so it can be computed shard by shard) or
             `WHOLE_TABLE`.
         constraint: `None`, `BY_ROW` (each row is projected by itself) or `WHOLE_TABLE`.
+        asked_by: a number for the ids that it is looked up with, the same for variables that are
+            looked up with the same ids; `None` if it is not looked up.
     """
 
     name: str
@@ -37,6 +39,7 @@ class VariableUse(NamedTuple):
     whole_reads: Tuple[str, ...] = ()
     regularizer: Optional[str] = None
     constraint: Optional[str] = None
+    asked_by: Optional[int] = None
 
 
 class Class(NamedTuple):

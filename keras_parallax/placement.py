@@ -32,6 +32,16 @@ class Weight(NamedTuple):
     traffic: float = None
 
 
+def together(weights):
+    """The `Weight` of variables of as many rows each that are placed as one."""
+    traffic = [weight.traffic for weight in weights]
+    return Weight(
+        weights[0].rows,
+        sum(weight.bytes for weight in weights),
+        None if None in traffic else sum(traffic),
+    )
+
+
 def rows_of_shard(rows, shards, shard):
     """Number of rows of shard number `shard` when `rows` rows are split over `shards` shards.
 

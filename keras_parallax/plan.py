@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Optional, Tuple
 import numpy as np
 
 from keras_parallax import classify as rules
-from keras_parallax import costs, placement, predict, roads
+from keras_parallax import costs, predict, roads, shard_plan
 from keras_parallax.errors import PlanError
 from keras_parallax.placement import Shard, rows_of_shard
 
@@ -216,7 +216,8 @@ def make_plan(
     A table whose regularizer or constraint reaches over the whole table stays in one piece, so
     that its owner can compute it with no traffic. Every other table is split evenly, by default
     with a shard on each server; where its density is known, the cost model chooses the number
-    (`placement.shard_count`) and shards are placed by bytes and by traffic.
+    (`placement.shard_count`) and shards are placed by bytes and by traffic. Tables that are looked
+    up with the same ids get the same servers in the same order, so that they travel together.
 
     Args:
         uses: a list of `VariableUse`s.
@@ -262,7 +263,9 @@ def make_plan(
         planned.append(PlannedVariable(use.name, use.shape, use.dtype, kind, reason, (), alpha))
     if servers:
         view = cluster.for_decisions()
-        planned = _on_servers(uses, planned, servers, architecture, partitions, view, fp16)
+        planned = shard_plan.with_shards(
+            uses, planned, servers, architecture, partitions, view, fp16
+        )
     return Plan(tuple(planned), servers, architecture, cluster, fp16)
 
 
@@ -312,7 +315,7 @@ def _check_partitions(partitions, uses, architecture, overrides):
         _check_number('partitions of %s' % use.name, number)
         if architecture != roads.PS:
             _check_on_servers(use, overrides)
-        if number > 1 and _in_one_piece(use):
+        if number > 1 and shard_plan.in_one_piece(use):
             raise PlanError(
                 'partitions asks for %d shards of %s, which must stay in one piece: its '
                 'regularizer or constraint reaches over the whole table.' % (number, use.name)
@@ -341,10 +344,6 @@ def _is_table(use):
     return rules.classify(use).kind == rules.SPARSE
 
 
-def _in_one_piece(use):
-    return rules.WHOLE_TABLE in (use.regularizer, use.constraint)
-
-
 def _class_of(use, overrides, architecture, density, cluster, fp16):
     try:
         found = rules.classify(use, overrides.get(use.name))
@@ -353,47 +352,3 @@ def _class_of(use, overrides, architecture, density, cluster, fp16):
     if found.kind == rules.DENSE or use.name in overrides:
         return found
     return roads.choose(use, found, architecture, density.get(use.name), cluster, fp16)
-
-
-def _on_servers(uses, planned, servers, architecture, partitions, cluster, fp16):
-    """Gives shards to the variables that lie on servers."""
-    chosen = [
-        number
-        for number, variable in enumerate(planned)
-        if variable.kind == rules.SPARSE or architecture == roads.PS
-    ]
-    weights = [_weight(planned[number], cluster, fp16) for number in chosen]
-    machines = [cluster.machine_of(server, servers) for server in range(servers)]
-    counts = []
-    for number, weight in zip(chosen, weights):
-        wanted = _wanted(planned[number], partitions)
-        if _in_one_piece(uses[number]):
-            counts.append(1)
-        elif wanted is not None:
-            counts.append(max(1, min(wanted, weight.rows)))
-        else:
-            count = placement.shard_count(weight, weights, servers, len(set(machines)), cluster)
-            counts.append(count)
-    traffic_known = any(weight.traffic is not None for weight in weights)
-    placed = placement.place(counts, weights, machines, heaviest_first=traffic_known)
-    for number, shards in zip(chosen, placed):
-        planned[number] = planned[number]._replace(shards=shards)
-    return planned
-
-
-def _wanted(variable, partitions):
-    if isinstance(partitions, Mapping):
-        return partitions.get(variable.name)
-    return partitions if variable.kind == rules.SPARSE else None
-
-
-def _weight(variable, cluster, fp16):
-    # A table that the user made dense is pulled whole.
-    alpha = variable.alpha if variable.kind == rules.SPARSE else 1.0
-    if alpha is None:
-        return placement.Weight(variable.rows, variable.bytes)
-    halves = fp16.gradients, fp16.pulls and variable.kind == rules.SPARSE
-    gradients, pulled = [costs.wire_bytes(variable.bytes, variable.dtype, h) for h in halves]
-    alpha = costs.host_alpha(alpha, cluster)
-    traffic = cluster.hosts * alpha * (pulled + gradients)
-    return placement.Weight(variable.rows, variable.bytes, traffic)

@@ -40,8 +40,13 @@ def describe(loss, variables, records):
     Returns:
         A list of `VariableUse`s, in order.
     """
-    members = members_of(loss, records)
-    return [_use(variable, members, records.get(variable)) for variable in variables]
+    members, found, numbers = members_of(loss, records), [], {}
+    for variable in variables:
+        use, ids = _use(variable, members, records.get(variable))
+        # Numbers, for names of tensors may differ between the ranks.
+        asked_by = numbers.setdefault(ids, len(numbers)) if use.lookups else None
+        found.append(use._replace(asked_by=asked_by))
+    return found
 
 
 def plan_model(loss, variables, records, servers, request, cluster=None, fp16=NOTHING_HALVED):
@@ -64,26 +69,32 @@ def plan_model(loss, variables, records, servers, request, cluster=None, fp16=NO
 
 
 def _use(variable, members, record):
+    """A variable's `VariableUse`, and a tuple of the tensors of ids that it is looked up with."""
     if isinstance(variable, ShardedVariable):
-        outputs = [output for pull in variable.table.pulls for output in pull.outputs]
-        lookups = sum(output.op in members for output in outputs)
+        ids = [
+            ids
+            for pull in variable.table.pulls
+            for ids, output in zip(pull.ids, pull.outputs)
+            if output.op in members
+        ]
         whole = ('a model compiled anew',) if variable.value().op in members else ()
     else:
         found = graph.reads(variable, members)
-        lookups = len(found.lookups)
+        ids = [lookup.inputs[1] for lookup in found.lookups]
         whole = tuple(operation.type for operation in found.whole)
     dtype = variable.dtype.base_dtype
     shape = tuple(variable.shape.as_list())
-    return rules.VariableUse(
+    use = rules.VariableUse(
         name=name_of(variable),
         shape=shape,
         dtype=dtype.name,
         # A looked-up integer variable has no gradient, and a scalar no rows.
-        lookups=lookups if dtype.is_floating and shape else 0,
+        lookups=len(ids) if dtype.is_floating and shape else 0,
         whole_reads=whole,
         regularizer=_reach_of_regularizer(record.regularizer if record else None),
         constraint=reach_of_constraint(getattr(variable, 'constraint', None), len(shape)),
     )
+    return use, tuple(ids)
 
 
 def _is_keras_own(thing):
