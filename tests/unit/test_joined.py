@@ -10,10 +10,11 @@ from keras_parallax.exchange import PartGradient, sum_by_row
 from keras_parallax.halves import compress
 from keras_parallax.joined import Joined, groups_of
 from keras_parallax.placement import Shard
-from keras_parallax.plan import PlannedVariable
+from keras_parallax.plan import PlannedVariable, make_plan
 from keras_parallax.pull import gather_rows, pull
 from keras_parallax.servers import Servers
 from keras_parallax.table import Table, as_indices
+from keras_parallax.uses import describe
 
 SERVERS = Servers(devices=('/device:CPU:0',) * 3, owners=(0, 0, 0))
 
@@ -47,6 +48,23 @@ def test_tables_that_are_looked_up_with_the_same_ids_and_sharded_alike_are_joine
             for table, of_pulls in alike.items()
         }
         assert groups_of(pulls) == [[kernel, bias]]
+
+
+def test_deep_and_wide_tables_of_a_column_are_sharded_alike_whatever_their_numbers_of_rows():
+    rows = (1009, 3, 70, 501)
+    with tf.Graph().as_default():
+        columns = [tf.placeholder(tf.int32, [None]) for _ in rows]
+        tables, terms = [], []
+        for width in (4, 1):
+            for column, count in zip(columns, rows):
+                tables.append(tf.get_variable('table_%d' % len(tables), (count, width)))
+                terms.append(tf.reduce_sum(tf.gather(tables[-1], column)))
+        dense = tf.get_variable('dense', (3,))
+        uses = describe(tf.add_n(terms) * tf.reduce_sum(dense), tables + [dense], {})
+    assert [use.asked_by for use in uses] == [0, 1, 2, 3, 0, 1, 2, 3, None]
+    planned = make_plan(uses, 8).variables
+    for deep, wide in zip(planned[:4], planned[4:]):
+        assert deep.shards == wide.shards
 
 
 def test_what_is_looked_up_in_a_loop_is_pulled_by_itself():
