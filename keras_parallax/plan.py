@@ -216,8 +216,9 @@ def make_plan(
     A table whose regularizer or constraint reaches over the whole table stays in one piece, so
     that its owner can compute it with no traffic. Every other table is split evenly, by default
     with a shard on each server; where its density is known, the cost model chooses the number
-    (`placement.shard_count`) and shards are placed by bytes and by traffic. Tables that are looked
-    up with the same ids get the same servers in the same order, so that they travel together.
+    (`placement.shard_count`) and shards are placed by bytes and by traffic. Split tables of as
+    many rows that are looked up with the same ids get the same servers in the same order, so that
+    their rows travel together.
 
     Args:
         uses: a list of `VariableUse`s.
