@@ -2,7 +2,7 @@
 
 from typing import Any, List, NamedTuple, Optional
 
-from keras_parallax import cluster, halves
+from keras_parallax import cluster, graph, halves
 from keras_parallax.collectives import unmerged
 from keras_parallax.compat import horovod_ops, tf
 from keras_parallax.host import Host
@@ -295,6 +295,8 @@ def _push(table, items, how, after):
         A pair: for each shard the list of its queues, and the operations that push.
     """
     queues, operations = [], []
+    with tf.device(cluster.shard_device(how.rank)):
+        items = graph.held_back(items, after)
     for number, (shard, item) in enumerate(zip(table.shards, items)):
         of_shard = []
         with tf.name_scope(None), tf.device(shard.device):
@@ -312,8 +314,7 @@ def _push(table, items, how, after):
                 )
             if how.rank in how.pushers:
                 mine = of_shard[list(how.pushers).index(how.rank)]
-                with tf.control_dependencies(after):
-                    operations.append(mine.enqueue(item))
+                operations.append(mine.enqueue(item))
         queues.append(of_shard)
     return queues, operations
 

@@ -151,6 +151,26 @@ def placeholders(tensor):
     return frozenset(op for op in ancestors([tensor]) if op.type.startswith('Placeholder'))
 
 
+def held_back(items, operations):
+    """Has what is sent to other devices wait for operations on this one.
+
+    Each edge from one process to another is a message, those that only tell to wait too. If what
+    receives a tensor waited for fifty operations, it would get fifty messages beside it.
+
+    Args:
+        items: a list of tuples of tensors.
+        operations: the operations.
+
+    Returns:
+        The items, each of which is there as a whole only after the operations have run. They are
+        on the device in whose scope this is called.
+    """
+    with tf.control_dependencies(operations):
+        ready = tf.no_op()
+    with tf.control_dependencies([ready]):
+        return [(*rest, tf.identity(last)) for *rest, last in items]
+
+
 def as_operations(updates):
     """Turns Keras's list of updates (operations, tensors, pairs of variable and value) into ops."""
     return [

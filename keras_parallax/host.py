@@ -13,7 +13,7 @@ training step does instead is a list of `pull.Connection`s.
 
 from typing import List
 
-from keras_parallax import cluster
+from keras_parallax import cluster, graph
 from keras_parallax.compat import tf
 from keras_parallax.pull import Connection, pull
 from keras_parallax.table import whole_of
@@ -152,10 +152,12 @@ class Host:
             the other workers' tensors are not known.
         """
         queues = self._queues(name + '/gradients', [tensor.dtype for tensor in tensors])
+        if not self.leads:
+            with tf.device(cluster.shard_device(self._rank)):
+                (item,) = graph.held_back([tensors], after)
+            with self._at_leader():
+                return [tensors], [queues[self._place].enqueue(item)]
         with self._at_leader():
-            if not self.leads:
-                with tf.control_dependencies(after):
-                    return [tensors], [queues[self._place].enqueue(tensors)]
             items = [queue.dequeue() for queue in queues]
             return [tensors] + [item if len(tensors) > 1 else [item] for item in items], []
 

@@ -21,7 +21,7 @@ from raised import error_of  # noqa: E402
 import keras_parallax as kp  # noqa: E402
 import keras_parallax.optimizer  # noqa: E402
 import keras_parallax.scope  # noqa: E402
-from keras_parallax import graph  # noqa: E402
+from keras_parallax import cluster, graph  # noqa: E402
 
 RANKS = 2
 
@@ -415,6 +415,22 @@ def waiting(rank):
     words, classes = (table.pulls[0].rows for table in step._tables.values())
     needed = graph.ancestors([replaced[classes]])
     return {'words': words in replaced, 'classes': words.op in needed, 'losses': losses}
+
+
+def told(rank, case):
+    """What waits on the other rank's server for an operation of this one, beside what it gets."""
+    model = rank.model(case)
+    model._make_train_function()
+    step = graph.ancestors([model.train_function.updates_op])
+    device = tf.DeviceSpec.from_string(cluster.shard_device(1 - rank.number)).to_string()
+    there = [op for op in step if op.device == device]
+    waits = [
+        '%s for %s' % (op.name, other.name)
+        for op in there
+        for other in op.control_inputs
+        if other.device != device
+    ]
+    return {'there': len(there), 'waits': '; '.join(waits)}
 
 
 def fp16(rank):

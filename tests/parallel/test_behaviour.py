@@ -462,6 +462,13 @@ def test_rows_that_are_needed_later_are_asked_for_when_the_others_are_there(show
         assert np.isfinite(rank['losses']).all()
 
 
+@behaviour('told:columns', 'told:regularized')
+def test_a_server_is_sent_tensors_and_no_messages_that_only_tell_it_to_go_on(shown):
+    for rank in shown.ranks:
+        assert rank['there'] > 0
+        assert rank['waits'] == ''
+
+
 @behaviour('fp16')
 def test_half_precision_on_the_way_is_near_the_numbers_of_full_precision(shown, plain):
     ranks = shown.ranks
