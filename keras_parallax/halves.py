@@ -35,20 +35,40 @@ def compress(rows, compression, widths=None):
     widths = widths or [width]
     if sum(row_bytes(one, dtype.as_numpy_dtype, True) for one in widths) >= width * dtype.size:
         return rows, tf.identity
-    parts = tf.split(tf.reshape(rows, [-1, width]), widths, 1)
-    largest = tf.concat([tf.reduce_max(tf.abs(part), 1, keepdims=True) for part in parts], 1)
-    two = tf.constant(2.0, dtype)
+    parts = _columns(tf.reshape(rows, [-1, width]), widths)
     # Rows of zeros have no exponent, and get the smallest.
-    exponents = tf.clip_by_value(tf.floor(tf.log(largest) / tf.log(two)), -_LARGEST, _LARGEST)
-    whose = np.repeat(np.arange(len(widths), dtype=np.int32), widths)
-
-    def scaled(numbers, powers):
-        return numbers * tf.gather(tf.pow(two, powers), whose, axis=1)
-
-    halved = tf.cast(scaled(tf.concat(parts, 1), -exponents), tf.float16)
+    exponents = [
+        tf.clip_by_value(tf.floor(_log2(_largest(part))), -_LARGEST, _LARGEST) for part in parts
+    ]
+    halved = [
+        tf.cast(part * _power_of_two(-exponent), tf.float16)
+        for part, exponent in zip(parts, exponents)
+    ]
+    halved += [tf.cast(exponent, tf.float16) for exponent in exponents]
 
     def restore(arrived):
-        arrived = tf.cast(tf.reshape(arrived, [-1, width + len(widths)]), dtype)
-        return tf.reshape(scaled(arrived[:, :width], arrived[:, width:]), [-1] + shape)
+        arrived = tf.reshape(arrived, [-1, width + len(widths)])
+        whole = [tf.cast(part, dtype) for part in _columns(arrived, widths + [1] * len(widths))]
+        parts = [
+            part * _power_of_two(exponent)
+            for part, exponent in zip(whole, whole[len(widths) :])
+        ]
+        return tf.reshape(parts[0] if len(parts) == 1 else tf.concat(parts, 1), [-1] + shape)
 
-    return tf.concat([halved, tf.cast(exponents, tf.float16)], 1), restore
+    return tf.concat(halved, 1), restore
+
+
+def _columns(rows, widths):
+    return [rows] if len(widths) == 1 else tf.split(rows, widths, 1)
+
+
+def _largest(rows):
+    return tf.reduce_max(tf.abs(rows), 1, keepdims=True)
+
+
+def _log2(numbers):
+    return tf.log(numbers) / tf.log(tf.constant(2.0, numbers.dtype))
+
+
+def _power_of_two(exponents):
+    return tf.pow(tf.constant(2.0, exponents.dtype), exponents)
