@@ -248,6 +248,20 @@ def test_all_of_keras_forms_of_updates_become_operations():
     assert types(operations) == ['Assign', 'Assign', 'Assign', 'NoOp']
 
 
+def test_what_is_held_back_is_there_after_the_operations():
+    variable = table(False)
+    filled = tf.assign(variable, tf.ones([7, 3])).op
+    rows, values = tf.constant([1, 2]), tf.constant([[0.5], [0.25]])
+    pair, alone = graph.held_back([(rows, values), [values]], [filled])
+    assert pair[0] is rows
+    for held in pair[1], alone[0]:
+        with tf.Session() as session:
+            session.run(variable.initializer)
+            session.run(tf.assign(variable, tf.zeros([7, 3])))
+            assert session.run(held).tolist() == [[0.5], [0.25]]
+            assert session.run(variable).min() == 1
+
+
 # --- writes after reads ------------------------------------------------------
 
 
