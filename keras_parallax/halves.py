@@ -40,6 +40,7 @@ def compress(rows, compression, widths=None):
     exponents = [
         tf.clip_by_value(tf.floor(_log2(_largest(part))), -_LARGEST, _LARGEST) for part in parts
     ]
+    # A power is broadcast over its row: gathered for each number, it took half of all the time.
     halved = [
         tf.cast(part * _power_of_two(-exponent), tf.float16)
         for part, exponent in zip(parts, exponents)
@@ -50,8 +51,7 @@ def compress(rows, compression, widths=None):
         arrived = tf.reshape(arrived, [-1, width + len(widths)])
         whole = [tf.cast(part, dtype) for part in _columns(arrived, widths + [1] * len(widths))]
         parts = [
-            part * _power_of_two(exponent)
-            for part, exponent in zip(whole, whole[len(widths) :])
+            part * _power_of_two(exponent) for part, exponent in zip(whole, whole[len(widths) :])
         ]
         return tf.reshape(parts[0] if len(parts) == 1 else tf.concat(parts, 1), [-1] + shape)
 
