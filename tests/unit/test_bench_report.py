@@ -113,7 +113,7 @@ def test_one_process_alone_makes_a_variant_of_its_own():
 
 def test_the_headline_is_taken_where_the_ratio_is_the_papers():
     records = language_records(40, 16.0) + language_records(200, 5.0)
-    shown, verdict = measured(records, "at the paper's ratio")
+    shown, verdict = measured(records, 'Language model, 8 hosts')
     assert shown == '6.40x (40 Mbit/s, ratio 16.0)' and verdict == 'yes'
     assert measured(records, "the same / TensorFlow's") == (
         '2.40x (40 Mbit/s, ratio 16.0)', 'no',
@@ -121,11 +121,20 @@ def test_the_headline_is_taken_where_the_ratio_is_the_papers():
 
 
 def test_a_ratio_far_from_the_papers_is_named():
-    assert "not the paper's 15" in measured(language_records(20, 33.0), "paper's ratio")[0]
+    assert "not the paper's 15" in measured(language_records(20, 33.0), 'Language model, 8')[0]
 
 
 def test_without_a_compute_step_there_is_no_headline():
-    assert measured(language_records()[1:], "paper's ratio") == ('', 'not measured')
+    assert measured(language_records()[1:], 'Language model, 8') == ('', 'not measured')
+
+
+def test_clicks_are_judged_at_the_papers_ratio_and_told_elsewhere_too():
+    records = language_records(40, 16.0) + language_records(200, 5.0)
+    for one in records:
+        one.update(suite='ctr', options={'kind': 'deepfm', 'width': 64})
+    shown, verdict = measured(records, 'Clicks')
+    assert shown == '6.40x (40 Mbit/s, ratio 16.0) - elsewhere 2.00x (200 Mbit/s, ratio 5.0)'
+    assert verdict == 'no'
 
 
 def test_growth_is_told_for_each_link_speed_and_may_be_met_in_part():
