@@ -9,7 +9,7 @@ the guards ask each other, as `spokesman` tells.
 """
 
 import contextlib
-import math
+import ctypes
 import os
 import select
 import signal
@@ -28,11 +28,11 @@ else:
     import meeting
     import spokesman
 
-#: How often it looks whether the rank is stopped, or has gone although a fork of it that reads data
-#: still holds its pipe: before the other ranks tell of it, which wait for two seconds.
-_TICK_SECONDS = 1
-#: How long it waits before it looks again whether a rank has gone that has closed its pipe.
-_ENDING_SECONDS = 0.02
+#: After this long without a beat it looks whether the rank is stopped, and then how often again. A
+#: rank that lives beats sooner, and so wakes its guard with its beats only.
+_QUIET_SECONDS, _TICK_SECONDS = 5, 1
+#: `PR_SET_PDEATHSIG` of Linux: "send me this signal when my parent ends".
+_SIGNAL_AT_PARENTS_END = 1
 #: How long a rank waits for its guard, which may have to ask at the place where the ranks meet.
 _PATIENCE_SECONDS = 12
 
@@ -174,17 +174,17 @@ def _is_stopped(process):
 def _guard(process, rank, host, silence_seconds, stopped_seconds, teller):
     """Watches its parent process until that is dismissed, has ended or had to be ended."""
     kills = _out_of_memory_kills()
-    lines, lasts = spokesman.Lines(0), True
+    lines, lasts, ended = spokesman.Lines(0), True, _woken_at_end_of_parent()
     silent = stopped = 0
     limits = [limit for limit in (silence_seconds, stopped_seconds) if limit]
-    tick = min([_TICK_SECONDS] + limits)
-    due = time.monotonic() + tick
+    quiet, tick = (min([seconds] + limits) for seconds in (_QUIET_SECONDS, _TICK_SECONDS))
+    due, waited = time.monotonic() + quiet, quiet
     while True:
         lives = os.getppid() == process
-        # A process that ends closes its pipe a little before it is gone.
-        patience = min(due - time.monotonic(), math.inf if lasts else _ENDING_SECONDS)
-        patience = max(0, patience) if lives else 0
-        ready = select.select([0] * lasts + teller.sockets(), [], [], patience)[0]
+        patience = max(0, due - time.monotonic()) if lives else 0
+        ready = select.select([0] * lasts + [ended] + teller.sockets(), [], [], patience)[0]
+        if ended in ready:
+            os.read(ended, spokesman.LONGEST_LINE)
         received = lines.read() if 0 in ready else []
         lasts = lasts and received is not None
         for line in received or ():
@@ -192,13 +192,13 @@ def _guard(process, rank, host, silence_seconds, stopped_seconds, teller):
             if word == spokesman.DISMISS:
                 return
             # Who speaks is neither silent nor stopped.
-            due, silent, stopped = time.monotonic() + tick, 0, 0
+            due, waited, silent, stopped = time.monotonic() + quiet, quiet, 0, 0
             if word == spokesman.MEET:
                 teller.meet(*rest.split())
             elif word == spokesman.TELL:
                 _reply(spokesman.DONE if teller.tell(rest) else spokesman.YOU)
         for each in ready:
-            if each != 0:
+            if each not in (0, ended):
                 teller.receive(each)
         if not lives:
             break
@@ -206,9 +206,10 @@ def _guard(process, rank, host, silence_seconds, stopped_seconds, teller):
             continue
         # Ticks are counted, not seconds: a host that was suspended, or a group of processes that
         # was stopped together with its guard, must not find itself overdue.
-        due = time.monotonic() + tick
-        silent += tick
-        stopped = stopped + tick if _is_stopped(process) else 0
+        silent += waited
+        # Of the first wait, it may have been stopped for a part only.
+        stopped = stopped + min(waited, tick) if _is_stopped(process) else 0
+        due, waited = time.monotonic() + tick, tick
         for state, seconds, limit in (
             ('stopped', stopped, stopped_seconds),
             ('silent', silent, silence_seconds),
@@ -218,6 +219,20 @@ def _guard(process, rank, host, silence_seconds, stopped_seconds, teller):
                 os.kill(process, signal.SIGKILL)
                 return
     teller.tell(sentence(rank, host, 'ended', out_of_memory=_out_of_memory_kills() > kills))
+
+
+def _woken_at_end_of_parent():
+    """A pipe's end that has something to read when this process's parent has ended.
+
+    The parent's pipe does not tell: a fork of it that reads data holds that, too. The kernel sends
+    its signal at the end of each thread that the guard is a child of, and of the last one's also.
+    """
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    signal.set_wakeup_fd(writing)
+    signal.signal(signal.SIGUSR1, lambda number, frame: None)
+    ctypes.CDLL(None).prctl(_SIGNAL_AT_PARENTS_END, int(signal.SIGUSR1))
+    return reading
 
 
 def _reply(word):

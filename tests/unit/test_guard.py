@@ -47,9 +47,32 @@ def test_a_guard_that_is_dismissed_says_nothing():
     assert rank('guard.dismiss(); os._exit(5)') == (5, '')
 
 
+#: Kills the process when its guard waits, and leaves a fork of it that holds its pipe for a while and
+#: speaks then.
+KILLED_BESIDE_A_FORK = """
+time.sleep(1)
+if os.fork():
+    os.kill(os.getpid(), signal.SIGKILL)
+time.sleep(3)
+print('The fork ends.', file=sys.stderr)
+"""
+
+
 def test_a_guard_speaks_although_a_fork_of_the_process_lives_on():
-    script = 'child = os.fork()\nif child: os.kill(os.getpid(), signal.SIGKILL)\ntime.sleep(3)'
-    assert 'Rank 3 on host gpu-7' in rank(script)[1]
+    first, second = rank(KILLED_BESIDE_A_FORK)[1].splitlines()
+    assert first.startswith('Rank 3 on host gpu-7') and second == 'The fork ends.'
+
+
+def test_a_guard_speaks_also_if_the_thread_that_made_it_had_ended():
+    script = """
+import threading
+guard.dismiss()
+thread = threading.Thread(target=Guard, args=(4, 'gpu-8', 0, 0))
+thread.start()
+thread.join()
+"""
+    first, second = rank(script + KILLED_BESIDE_A_FORK)[1].splitlines()
+    assert first.startswith('Rank 4 on host gpu-8') and second == 'The fork ends.'
 
 
 def test_a_process_that_is_stopped_for_too_long_is_killed():
