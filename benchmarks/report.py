@@ -75,8 +75,8 @@ WHERE_NOT = """
 - A model without large tables: the plan is `allreduce`, and little is left to win. A step of the
   ResNet has 705 operations; with `horovod.keras` it has 817, for Keras updates a variable in six,
   and in raw TensorFlow 614, for `tf.train` does it in one. Beside it, ranks watch over each other:
-  the threads and the guard of one take 0.4 ms of processor time a second, which is half a per cent
-  of a host with a twelfth of a core.
+  the threads and the guard of one take 0.2 to 0.3 ms of processor time a second, which is a third
+  of a per cent of a host with a twelfth of a core.
 - Two hosts: rows over servers and rows by allgather are about the same number of bytes (the
   [cost model](../how-it-works.md)), so all that is left to win is that repeated ids travel once.
 - Many small tables over a fast link: they travel as one, but what is done for each of them, such as

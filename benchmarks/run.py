@@ -63,7 +63,7 @@ def main(
         'hosts': numbers(hosts) if hosts else QUICK['hosts'] if quick else (1, 2, 4, 8),
         'workers_per_host': workers_per_host,
         'systems': systems.split(',') if systems else None,
-        'steps': steps or (QUICK['steps'] if quick else 30),
+        'steps': steps or (QUICK['steps'] if quick else None),
         'variants': [json.loads(options)] if options else None,
         'bandwidths': QUICK['bandwidths'] if quick else None,
         'rounds': rounds,

@@ -13,6 +13,8 @@ OURS = ('hybrid', 'hybrid-fp16', 'allreduce', 'ps')
 CORES_PER_HOST = 0.25
 #: Steps at each link speed before those that are measured, where they are short.
 WARMUP = 5
+#: Steps at each link speed that are measured, where they are short.
+STEPS = 30
 #: Link speeds, Mbit/s; `None` leaves the links as fast as the machine is.
 BANDWIDTHS = (None, 1000, 200)
 #: Systems that send tables whole. At a headline's speed, and below, they take minutes a step.
@@ -57,13 +59,15 @@ SUITES = {
         bandwidths=(200,),
     ),
     # What is compared differs by less than the machine's speed drifts from one job to the next. So
-    # hosts are small enough for three systems to train side by side on eight each.
+    # hosts are small enough for three systems to train side by side on eight each. Rounds of twenty
+    # steps still differ by 2 %: the same system against itself does.
     'dense': dict(
         work='dense',
         variants=[{}],
         systems=('tf', 'hvd-keras', 'hvd-allgather', 'hybrid'),
         cores_per_host=0.083,
-        rounds=5,
+        rounds=9,
+        steps=180,
     ),
     # For `smoke.py`: small, and rows wide enough for headers not to matter.
     'smoke': dict(
@@ -93,7 +97,7 @@ def cases(
     hosts=(1, 2, 4, 8),
     systems=None,
     workers_per_host=1,
-    steps=20,
+    steps=None,
     variants=None,
     bandwidths=None,
     cores_per_host=None,
@@ -107,7 +111,7 @@ def cases(
         systems: names of systems; by default the suite's.
         workers_per_host: number of workers on each host.
         steps: number of steps that are measured at each link speed, where they are short, in all
-            rounds together.
+            rounds together; by default the suite's.
         variants: a list of options of the work; by default the suite's.
         bandwidths: link speeds in Mbit/s, `None` for no limit; by default the suite's.
         cores_per_host: what a host has of the processor; `None` for no limit.
@@ -143,7 +147,7 @@ def cases(
             bandwidth_mbit=None if alone else speed,
             cores_per_host=cores_per_host,
             warmup=WARMUP,
-            steps=steps // (rounds or rounds_of(suite)),
+            steps=(steps or chosen.get('steps', STEPS)) // (rounds or rounds_of(suite)),
             threads=1,
         )
         if case not in found:
