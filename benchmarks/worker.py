@@ -16,6 +16,7 @@ import models
 import numpy as np
 import phases
 import psutil
+import schedule
 import systems
 
 from keras_parallax.collectives import Gatherer
@@ -107,8 +108,9 @@ def measure(spec, path):
     system = systems.SYSTEMS[spec['system']]
     place = systems.Place(rank, size, gather)
     step = system.build(work, place, spec['threads'])
-    most = spec['warmup'] + spec['steps']
-    batches, ahead = work.batches(rank, 1 + spec['phases'] * most), collections.deque()
+    warmups = [schedule.SETTLING_STEPS] + [spec['warmup']] * (spec['phases'] - 1)
+    count = 1 + sum(warmups) + spec['phases'] * spec['steps']
+    batches, ahead = work.batches(rank, count), collections.deque()
     losses = [step(*next(batches))]
     job = {
         'rank': rank,
@@ -117,17 +119,15 @@ def measure(spec, path):
         'unit': work.unit,
         'units': work.units,
     }
-    for phase in range(spec['phases']):
+    for phase, warmup in enumerate(warmups):
         # Made before any is measured, or it would count as the system's processor time.
-        ahead.extend(itertools.islice(batches, most - len(ahead)))
+        ahead.extend(itertools.islice(batches, warmup + spec['steps'] - len(ahead)))
         gather(None)
         if rank == 0:
             phases.wait_for_links(path, phase)
         gather(None)
         meter = Meter(gather)
-        trained = phases.train(
-            step, ahead.popleft, gather, spec['warmup'], spec['steps'], meter.begin
-        )
+        trained = phases.train(step, ahead.popleft, gather, warmup, spec['steps'], meter.begin)
         seen = meter.end(trained.steps)
         losses += trained.losses
         job.setdefault('start_peak_mib', meter.peak_before)

@@ -76,12 +76,12 @@ def test_rounds_share_the_steps_of_a_suite():
 
 def test_long_steps_are_measured_a_few_times_only():
     assert [schedule.steps(30, seconds) for seconds in (0.1, 2.0, 60.0)] == [30, 15, 5]
-    assert [schedule.warmup(5, seconds) for seconds in (0.1, 2.0, 60.0)] == [5, 2, 2]
+    assert [schedule.warmup(12, seconds) for seconds in (0.1, 3.0, 60.0)] == [12, 10, 2]
     assert schedule.steps(2, 60.0) == 2
 
 
 @pytest.mark.parametrize(
-    'slowest, warmup, steps', [(0.01, 5, 30), (2.0, 2, 15), (60.0, 2, 5)], ids=str
+    'slowest, warmup, steps', [(0.01, 5, 30), (2.0, 5, 15), (60.0, 2, 5)], ids=str
 )
 def test_the_slowest_rank_settles_how_many_steps_a_phase_has(slowest, warmup, steps):
     began, seen = [], []
