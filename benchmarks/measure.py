@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import floor
 import models
 import phases
+import schedule
 import suites
 from emulated_cluster import EmulatedCluster
 
@@ -22,6 +23,8 @@ LIMIT_SECONDS = 900
 #: How long a job may take to end when all ranks have reported. Of TensorFlow's own parameter
 #: servers some never do: a session that is closed waits for the server of a worker that has gone.
 LEAVING_SECONDS = 20
+#: Batches that the floor is computed from: the first that a job measures, where steps are short.
+FLOOR_STEPS = 10
 #: Hosts that have a share of the processor each are at work at all times, as many as there is room
 #: for on so many cores. Processors that share caches and memory with busy ones are slower; on more
 #: cores, memory would run out first.
@@ -229,7 +232,11 @@ def measure_all(cases, done=lambda record: None):
             if key not in floors:
                 work = models.WORKS[case['work']](**case['options'])
                 floors[key] = floor.floor(
-                    work, case['hosts'], case['workers_per_host'], 5, case['warmup']
+                    work,
+                    case['hosts'],
+                    case['workers_per_host'],
+                    FLOOR_STEPS,
+                    skip=1 + schedule.SETTLING_STEPS,
                 )
             records += measure(cluster, group, floors[key], done)
     return records

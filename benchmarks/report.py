@@ -50,10 +50,9 @@ every system's bytes alike; the links' speed is that of frames.
   the median of the ratios of rounds in common.
 - **First steps** of a job of ours are slower, why is not known: DeepFM with rows of 64 and fp16 at
   140 Mbit/s takes 2.2 s for four steps, and about 1.5 s from the twelfth. So at a job's first link
-  speed twelve warm up, or as many as take 30 s. Before 23 November 2026 these were five, or two where
-  a step takes more than 1.5 s (`warmup` in `results.json`), so that records of the links without
-  limits have some of the slow ones. The clicks' speeds of 140 and 200 Mbit/s with rows of 64 on 8
-  hosts come after one without limits.
+  speed twelve warm up, or as many as take 30 s. Where `warmup` in `results.json` has five or two, a
+  record is of before: at a job's first speed it has some of the slow steps. The clicks' speeds of
+  140 and 200 Mbit/s with rows of 64 on 8 hosts come after one without limits.
 - **Floor**: each row that a host's batch names, pulled once and its gradient pushed once unless
   its shard is on that host, and a ring allreduce of the dense gradients; values of float32 only.
 - **CPU** of one worker and its server for a step; **peak**: the largest process's resident memory

@@ -47,8 +47,8 @@ def test_a_guard_that_is_dismissed_says_nothing():
     assert rank('guard.dismiss(); os._exit(5)') == (5, '')
 
 
-#: Kills the process when its guard waits, and leaves a fork of it that holds its pipe for a while and
-#: speaks then.
+#: Kills the process when its guard waits, and leaves a fork of it that holds its pipe for a while
+#: and speaks then.
 KILLED_BESIDE_A_FORK = """
 time.sleep(1)
 if os.fork():
