@@ -86,11 +86,11 @@ WHERE_NOT = """
 - Narrow rows: a row number of 4 bytes goes with each, 5 % of ten numbers that travel there and
   back, and what a step sends beside its rows weighs more. At a width of 9, half precision takes
   longer than full precision at 200 Mbit/s.
-- More hosts on slow links: a host of 8 sends 7/8 of its rows, and 2 x 7/8 of its dense gradients,
-  where one of 2 sends half of each: 1.75 times the bytes. The packets of a host at 52 Mbit/s show its
-  link busy, with nothing left to compute, for 0.1 s of a step of 1.1 s while the first rows come, and
-  for 0.3 s while the last rows and then the dense gradients go. So there the language model's step
-  on 8 hosts is longer than 1.3 times that on 2.
+- More hosts on slow links: a host of 8 sends 7/8 of its rows and 2 x 7/8 of its dense gradients,
+  one of 2 half of its rows and 2 x 1/2: 1.75 times the bytes. The packets of a host at 52 Mbit/s
+  show its link busy, with nothing left to compute, for 0.1 s of a step of 1.1 s while the first
+  rows come, and for 0.3 s while the last rows and then the dense gradients go. So there the
+  language model's step on 8 hosts is longer than 1.3 times that on 2.
 - Batches that touch nearly all of a table (α near 1), unless the servers' bytes are still fewer.
 """
 
