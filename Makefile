@@ -12,7 +12,8 @@ QUIET_RUN := $(RUN) TF_CPP_MIN_LOG_LEVEL=1
 # The script, not `python -m pytest`: the latter imports the checkout, not the installed package.
 PYTEST := $(RUN) .venv/bin/pytest
 
-# A fresh machine may name no locale. Python 3.6 takes it for ASCII then, and click 8.0 refuses to go on.
+# A fresh machine may name no locale. Python 3.6 takes it for ASCII then, and click 8.0 refuses to
+# go on.
 ifeq ($(filter-out C POSIX,$(LC_ALL) $(LC_CTYPE) $(LANG)),)
 export LC_ALL := C.UTF-8
 endif

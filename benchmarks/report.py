@@ -44,7 +44,7 @@ every system's bytes alike; the links' speed is that of frames.
 
 - **Step**: the slowest rank's, quartiles over the measured steps, after warm-up. 30 steps are
   measured at each link speed, or as many as take {budget} s, but no fewer than {fewest}; the column
-  **steps** has their number, those of copies too. Where it has two, such as 5 x 6, there were so
+  **steps** has their number, those of copies too. Where it has two, such as 9 x 20, there were so
   many rounds. As the machine's speed drifts, systems train at the same time where there are hosts
   for two or more, each on its own, and else take turns. The round of the median step is shown, and
   the median of the ratios of rounds in common.

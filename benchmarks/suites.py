@@ -24,7 +24,7 @@ ALPHA_LENGTHS = (120, 60, 30, 15, 8, 4, 1)
 
 #: Name of a suite to what it trains, and on what: on all `hosts` and `bandwidths` by default, and
 #: at the speed of its `headline`. With `rounds`, all is measured so often, in turns, each time with
-#: a part of the steps.
+#: a part of the `steps`.
 SUITES = {
     'lm': dict(
         work='lm',

@@ -6,7 +6,6 @@ from typing import NamedTuple
 import compare
 import one_process
 import startup
-import suites
 from systems import SYSTEMS
 
 #: Horovod's step over a worker's compute step on the paper's 48 cards: 2.7 s over 0.175 s.
@@ -102,8 +101,12 @@ def rows(variants, alone):
     language = [variant for variant in variants if variant.suite == 'lm']
     clicks = [variant for variant in variants if 'width 64' in variant.work]
     dense = [variant for variant in variants if variant.suite == 'dense']
-    usual = [variant for variant in language if variant.speed in suites.BANDWIDTHS]
-    slower = [variant for variant in language if variant.speed not in suites.BANDWIDTHS]
+    grown = [
+        Seen(value, _speed(variant))
+        for variant in language
+        for value in [_best_growth(variant)]
+        if value is not None
+    ]
     found = [
         at_least(
             "Language model, 8 hosts, at the paper's ratio: speed / best Horovod", 6.02,
@@ -141,20 +144,10 @@ def rows(variants, alone):
             'hybrid: bytes sent / floor, where it is most', 1.1,
             most(each(lambda variant, hosts: compare.over_floor(variant.at(hosts).get('hybrid')))),
         ),
-        # Over slower links bytes decide, and of those a host of 8 sends 1.75 times as many.
-        at_most(
-            'Language model, links of 200 Mbit/s or more: our step at 8 hosts / at 2', 1.3,
-            growths(usual), elsewhere=growths(slower),
-        ),
+        at_most('Language model: our step at 8 hosts / at 2', 1.3, grown),
     ]  # fmt: skip
     found += one_process_rows(alone.get('one_process')) + startup_rows(alone.get('startup'))
     return found
-
-
-def growths(variants):
-    """Our step at 8 hosts over that at 2, a `Seen` for each of the variants that has both."""
-    found = [(_best_growth(variant), _speed(variant)) for variant in variants]
-    return [Seen(*pair) for pair in found if pair[0] is not None]
 
 
 def _against_horovod(variant, hosts):
@@ -209,12 +202,12 @@ def at_least(what, target, seen, unit='x', elsewhere=()):
     return _row(what, '≥ ', target, seen, unit, lambda value: value >= target, elsewhere)
 
 
-def at_most(what, target, seen, unit='x', elsewhere=()):
-    """A row of a target that is met by `target` or less; as `at_least`."""
-    return _row(what, '≤ ', target, seen, unit, lambda value: value <= target, elsewhere)
+def at_most(what, target, seen, unit='x'):
+    """A row of a target that is met by `target` or less."""
+    return _row(what, '≤ ', target, seen, unit, lambda value: value <= target)
 
 
-def _row(what, sign, target, seen, unit, meets, elsewhere):
+def _row(what, sign, target, seen, unit, meets, elsewhere=()):
     def told(some):
         return '; '.join('%.2f%s (%s)' % (one.value, unit, one.where) for one in some)
 
