@@ -7,7 +7,7 @@ updates of dense variables, which wait for Horovod, hold nobody else up.
 
 from typing import List, NamedTuple
 
-from keras_parallax import cluster, compat
+from keras_parallax import cluster, compat, graph
 from keras_parallax.compat import tf
 
 
@@ -32,8 +32,10 @@ def end_of_step(tables, operations, pushes, replicas, how):
         tables: the `Table`s of the step.
         operations: the operations of the step.
         pushes: those of them that push.
-        replicas: the variables that every rank has for itself. Who writes to these is not waited
-            for by others.
+        replicas: the variables that every rank has for itself. An operation that writes to one is
+            not waited for by others, unless a shard's update comes before it: all that one of
+            TensorFlow's optimizers or a user's own returns may be a counter of steps that waits
+            for the updates (`tests/parallel/test_barrier.py`).
         how: the `exchange.Exchange`.
 
     Returns:
@@ -42,11 +44,13 @@ def end_of_step(tables, operations, pushes, replicas, how):
     shards = [(table, shard) for table in tables for shard in table.plan.shards]
     owners = {table.device_of(shard): table.owner_of(shard) for table, shard in shards}
     own_storage = {compat.storage(variable).op for variable in replicas}
+    parts = [part for table in tables if table.shards for part in table.parts_of(how.rank)]
+    last = graph.after_writes([part.variable for part in parts])
     updates = [
         operation
         for operation in operations
         if operation not in pushes
-        and not (operation.inputs and operation.inputs[0].op in own_storage)
+        and (operation in last or not (operation.inputs and operation.inputs[0].op in own_storage))
     ]
     given, taken, own, awaited = [], [], [], []
     for number, device in enumerate(sorted(owners)):

@@ -209,6 +209,19 @@ def storage(variable):
     return variable._ref()
 
 
+#: Operations that take the handle of a variable and leave the variable as it is.
+_TAKE_HANDLE = {'ReadVariableOp', 'ResourceGather', 'VarIsInitializedOp', 'VariableShape'}
+
+
+def writes_to(operation, storage):
+    """Whether an operation that has a variable's `storage` as an input may write to it."""
+    if storage.dtype == tf.resource:
+        return operation.type not in _TAKE_HANDLE
+    # Who only reads declares a value, and TensorFlow takes that of the reference.
+    declared = zip(operation.inputs, operation.op_def.input_arg)
+    return any(given is storage and argument.is_ref for given, argument in declared)
+
+
 def run_kernel(name, variables, **arguments):
     """An operation of TensorFlow's training kernels.
 

@@ -146,6 +146,17 @@ def _is_lookup(operation, tensor):
     return axis is not None and int(axis) == 0
 
 
+def after_writes(variables):
+    """The operations that write to variables, and all that depend on them, as a set."""
+    found = set()
+    for variable in variables:
+        storage = compat.storage(variable)
+        for operation in storage.consumers():
+            if compat.writes_to(operation, storage):
+                found |= descendants(operation)
+    return found
+
+
 def placeholders(tensor):
     """The placeholders that must be fed to compute a tensor, as a frozenset of operations."""
     return frozenset(op for op in ancestors([tensor]) if op.type.startswith('Placeholder'))

@@ -253,11 +253,13 @@ class TrainStep:
     def _end_of_step(self, operations):
         """Operations that end a step with tables on servers."""
         if self._timing.sync:
-            # One of TensorFlow's optimizers updates all it has by one operation, which counts the
-            # step: so it is shards that are waited for then, whatever that operation writes to.
-            replicas = self._synced.values() if self._own_formula() else ()
-            pushes = self._gradients.pushes
-            end = end_of_step(self._tables.values(), operations, pushes, replicas, self._how)
+            end = end_of_step(
+                self._tables.values(),
+                operations,
+                self._gradients.pushes,
+                self._synced.values(),
+                self._how,
+            )
             self._queues.extend(end.own_queues)
             self._awaited.extend(end.awaited)
             return end.operations + kept(self._gradients.totals, self.rank)

@@ -1,6 +1,7 @@
 """Run by `horovodrun`: trains a table whose owner is slow to update it; prints the losses.
 
-Usage: barrier_worker.py keras|tensorflow. The optimizer is one of Keras's, or of TensorFlow's.
+Usage: barrier_worker.py keras|tensorflow|counting. The optimizer is one of Keras's, of
+TensorFlow's, or a user's own.
 """
 
 import sys
@@ -33,10 +34,23 @@ class Slow(tf.train.GradientDescentOptimizer):
         return super()._apply_sparse_duplicate_indices(slow, variable)
 
 
+class Counting(keras.optimizers.SGD):
+    """Has one operation that all others come before: it counts the steps."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.steps = keras.backend.variable(0, name='steps')
+
+    def get_updates(self, loss, params):
+        with tf.control_dependencies(super().get_updates(loss, params)):
+            return [tf.assign_add(self.steps, 1)]
+
+
 # A constraint of unknown reach is heeded by Keras's optimizers alone.
 constraint, optimizer = {
     'keras': (late, keras.optimizers.SGD(lr=0.05)),
     'tensorflow': (None, Slow(0.05)),
+    'counting': (late, Counting(lr=0.05)),
 }[sys.argv[1]]
 # In one piece, rank 0 owns the whole table.
 with kp.ParallaxStrategy(partitions=1) as strategy:

@@ -20,7 +20,7 @@ def expected_losses():
     return losses
 
 
-@pytest.mark.parametrize('optimizer', ['keras', 'tensorflow'])
+@pytest.mark.parametrize('optimizer', ['keras', 'tensorflow', 'counting'])
 def test_no_rank_pulls_rows_that_their_owner_has_yet_to_update(optimizer):
     outcome = launch.run(2, 'parallel/barrier_worker.py', optimizer, limit=120)
     found = re.findall(r'LOSSES (\d) (\[.*\])', outcome.output)

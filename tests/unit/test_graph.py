@@ -235,6 +235,34 @@ def test_a_variable_that_nobody_reads_has_no_reads(resource):
 # --- updates as operations ---------------------------------------------------
 
 
+@KINDS
+@pytest.mark.parametrize(
+    'write',
+    [
+        lambda variable: tf.assign(variable, tf.ones([7, 3])),
+        lambda variable: tf.scatter_update(variable, [1], tf.ones([1, 3])),
+        lambda variable: tf.train.AdagradOptimizer(1.0).apply_gradients(
+            [(tf.IndexedSlices(tf.ones([1, 3]), tf.constant([1])), variable)]
+        ),
+    ],
+    ids=['whole', 'rows', 'kernel'],
+)
+def test_what_comes_after_a_write_is_found(resource, write):
+    variable = table(resource)
+    with tf.control_dependencies([write(variable)]):
+        counter = tf.no_op()
+    assert counter in graph.after_writes([variable])
+
+
+@KINDS
+def test_what_comes_after_a_read_is_not_taken_for_a_write(resource):
+    variable = table(resource)
+    reads = [tf.gather(variable, [1]), tf.reduce_sum(variable), tf.shape(variable)]
+    with tf.control_dependencies(reads):
+        counter = tf.no_op()
+    assert counter not in graph.after_writes([variable])
+
+
 def test_all_of_keras_forms_of_updates_become_operations():
     variable = table(False)
     forms = [
