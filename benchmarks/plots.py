@@ -13,12 +13,14 @@ from systems import SYSTEMS  # noqa: E402
 LINK_SPEED, ALPHA = 'plot-link-speed.png', 'plot-alpha.png'
 #: Parallax's speed-ups, by α (Kim et al., EuroSys 2019).
 PAPER = ((1.0, 2.04), (0.52, 2.33), (0.28, 2.43), (0.16, 2.89), (0.10, 3.02), (0.07, 3.03), (0.04, 3.42))  # noqa: E501  # fmt: skip
-#: System to color and marker: those of Okabe and Ito, and a dark one, for the color-blind too.
+#: System to color and marker: those of Okabe and Ito, and three of Tol's, for the color-blind too.
 LOOKS = {
     'hybrid': ('#D55E00', 'o'),
     'hybrid-fp16': ('#CC79A7', 'D'),
     'allreduce': ('#E69F00', 's'),
+    'allreduce-fp16': ('#999933', 'X'),
     'ps': ('#882255', '^'),
+    'ps-fp16': ('#332288', 'p'),
     'hvd-allgather': ('#0072B2', 'o'),
     'hvd-keras': ('#56B4E9', 's'),
     'hvd-dense': ('#56B4E9', '^'),

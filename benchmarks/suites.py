@@ -7,7 +7,7 @@ import math
 ALONE = ('keras', 'tf')
 HOROVOD = ('hvd-keras', 'hvd-allgather', 'hvd-dense')
 PEERS = HOROVOD + ('tf-ps',)
-OURS = ('hybrid', 'hybrid-fp16', 'allreduce', 'ps')
+OURS = ('hybrid', 'hybrid-fp16', 'allreduce', 'allreduce-fp16', 'ps', 'ps-fp16')
 #: Cores of each host in what is published, but for suites that have their own: 8 hosts are all of
 #: a machine of two, and a host is the same machine in clusters of any size.
 CORES_PER_HOST = 0.25

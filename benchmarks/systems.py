@@ -177,5 +177,7 @@ SYSTEMS = {
     'hybrid': _ours('hybrid'),
     'hybrid-fp16': _ours('hybrid, fp16', fp16=True),
     'allreduce': _ours('allreduce', architecture='allreduce'),
+    'allreduce-fp16': _ours('allreduce, fp16', architecture='allreduce', fp16=True),
     'ps': _ours('ps', architecture='ps'),
+    'ps-fp16': _ours('ps, fp16', architecture='ps', fp16=True),
 }
