@@ -94,22 +94,26 @@ class Guard:
         if place is not None:
             self._write('%s %s %d %s' % (spokesman.MEET, *place))
 
-    def is_told(self, sentence=''):
-        """Whether the user has been told why the job ends; if not, this rank is to tell it now.
+    def is_told(self, sentence='', alone=True):
+        """Whether the user has been told why the job ends, or is by another rank.
+
+        If not, this rank is to tell it now.
 
         Args:
             sentence: what there is to tell, if this rank cannot be heard itself. Where another can,
                 it is told then.
+            alone: whether this rank is to tell it if no other guard can be asked.
         """
+        word = spokesman.TELL if alone else spokesman.OFFER
         with self._asking:
-            self._write(('%s %s' % (spokesman.TELL, sentence.replace('\n', ' '))).strip())
+            self._write(('%s %s' % (word, sentence.replace('\n', ' '))).strip())
             try:
                 if select.select([self._process.stdout], [], [], _PATIENCE_SECONDS)[0]:
                     answer = os.read(self._process.stdout.fileno(), spokesman.LONGEST_LINE)
                     return answer.decode().strip() == spokesman.DONE
             except OSError:
                 pass  # The guard was ended from outside.
-            return False
+            return not alone
 
     def _write(self, line):
         try:
@@ -195,8 +199,9 @@ def _guard(process, rank, host, silence_seconds, stopped_seconds, teller):
             due, waited, silent, stopped = time.monotonic() + quiet, quiet, 0, 0
             if word == spokesman.MEET:
                 teller.meet(*rest.split())
-            elif word == spokesman.TELL:
-                _reply(spokesman.DONE if teller.tell(rest) else spokesman.YOU)
+            elif word in (spokesman.TELL, spokesman.OFFER):
+                is_told = teller.tell(rest, alone=word == spokesman.TELL)
+                _reply(spokesman.DONE if is_told else spokesman.YOU)
         for each in ready:
             if each not in (0, ended):
                 teller.receive(each)

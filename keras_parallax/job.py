@@ -54,8 +54,8 @@ _GRACE_SECONDS = 15
 #: The same, when a rank was lost, for the rank that tells of it. For half of that it does not end:
 #: the others are to find the rank that was lost, and not those that ended since.
 _GRACE_AFTER_LOSS_SECONDS = 10
-#: The same for the others, which may find it before the one that is to tell of it; when that ends,
-#: horovodrun ends them.
+#: The same for the others. Where the ranks' guards cannot agree, they may find it before the one
+#: that is to tell of it; when that ends, horovodrun ends them.
 _GRACE_OF_OTHERS_SECONDS = 20
 #: How long the host of a dedicated server may be silent. With the grace, less than 30 seconds.
 _SILENT_SECONDS = 8
@@ -95,7 +95,8 @@ class Job:
         self._sessions = weakref.WeakSet()
         self._state, self._error, self._lost = RUNNING, None, None
         self._served, self._dedicated = {}, {}
-        self._guard = self._liveness = self._ends_at = None
+        self._guard = self._liveness = self._lost_at = None
+        self._grace = _GRACE_SECONDS
         self._over, self._deciding, self._decided = False, threading.Lock(), threading.Event()
         # Whether this rank is the one that tells the user of the problem.
         self._speaks, self._states = True, []
@@ -329,24 +330,35 @@ class Job:
                 break
             self._ending.wait(due)
 
-    def _lose(self, problem, speaks, is_heard):
-        # At the start of a job there is nothing to be interrupted.
-        grace = 0
-        if self._liveness.peers:
-            grace = _GRACE_AFTER_LOSS_SECONDS if speaks else _GRACE_OF_OTHERS_SECONDS
-        self._ends_at = time.monotonic() + grace / 2
-        self._fail(problem, speaks, '' if is_heard else str(problem), grace)
+    def _lose(self, problem, alone, is_heard):
+        self._fail(problem, words='' if is_heard else str(problem), alone=alone, lost=True)
 
-    def _fail(self, problem, speaks=True, words='', grace=_GRACE_SECONDS):
-        """Ends the job: `words` are to be told elsewhere, where this rank cannot be heard."""
+    def _fail(self, problem, speaks=True, words='', alone=True, lost=False):
+        """Ends the job.
+
+        Args:
+            problem: the exception that says why.
+            speaks: whether this rank tells the user, unless another has.
+            words: what is to be told elsewhere, where this rank cannot be heard.
+            alone: whether this rank tells the user if no other can be asked.
+            lost: whether other ranks are lost, with which Horovod cannot shut down.
+        """
         with self._deciding:
+            if lost:
+                self._lost_at = time.monotonic()
             if self._over or self.problem is not None:
                 return
             # Before anybody sees the problem, for then it may be told.
-            self._speaks = speaks and not (self._guard and self._guard.is_told(words))
+            self._speaks = speaks and not (self._guard and self._guard.is_told(words, alone))
+            if lost and self._speaks:
+                self._grace = _GRACE_AFTER_LOSS_SECONDS
+            elif lost:
+                self._grace = _GRACE_OF_OTHERS_SECONDS
+            if lost and not self._liveness.peers:
+                self._grace = 0  # At the start of a job there is nothing to be interrupted.
             self.problem = problem
         self._decided.set()
-        last_resort = threading.Timer(grace, self._end_process)
+        last_resort = threading.Timer(self._grace, self._end_process)
         last_resort.daemon = True
         last_resort.start()
         for step in list(self._steps):
@@ -366,8 +378,8 @@ class Job:
                 sys.stderr.write('Rank %d ends: %s\n' % (self.rank, self.problem))
             sys.stdout.flush()
             sys.stderr.flush()
-        if self._ends_at is not None:
-            time.sleep(max(0, self._ends_at - time.monotonic()))
+        if self._lost_at is not None:
+            time.sleep(max(0, self._lost_at + self._grace / 2 - time.monotonic()))
             self._guard.dismiss()
             os._exit(1)  # Horovod can no longer shut down.
         if self._guard is not None:
@@ -400,7 +412,7 @@ class Job:
             self._ending.set()
             # The other ranks may still read the shards on this process's server. Of ranks that are
             # lost the watch never hears.
-            while self._watch.is_alive() and self._ends_at is None:
+            while self._watch.is_alive() and self._lost_at is None:
                 self._watch.join(INTERVAL_SECONDS)
         with self._deciding:
             self._over = self.problem is None

@@ -156,7 +156,8 @@ class Liveness:
         timeout: seconds without news after which the job is given up; 0 for never.
         guard: the `Guard` of this process, which wants to hear that it lives.
         on_lost: function that is called, once, with the exception that says who is lost, with
-            whether this rank is one to tell the user, and with whether it can be heard.
+            whether this rank is to tell the user if the ranks' guards cannot agree on one, and with
+            whether it can be heard.
 
     Attributes:
         peers: dict from ranks to `Peer`s; empty as long as their servers are not known.
@@ -175,7 +176,7 @@ class Liveness:
         self._rank, self._timeout = rank, timeout
         self._guard, self._on_lost = guard, on_lost
         self._parent = os.getppid()
-        self._answers, self._speaks = {}, True
+        self._answers, self._alone = {}, True
         self._aborted = self._over = False
         self._woken = threading.Event()
         self._restore = horovod_aborts(self._on_abort)
@@ -214,15 +215,19 @@ class Liveness:
 
     def _tell(self, problem):
         is_heard = os.getppid() == self._parent
-        if self._speaks and is_heard:
+        if is_heard:
             time.sleep(_GUARDS_FIRST_SECONDS)
-        self._on_lost(WorkerFailedError(problem), self._speaks, is_heard)
+        self._on_lost(WorkerFailedError(problem), self._alone, is_heard)
 
     def _name(self, answers):
-        """The sentence about ranks that are lost, which the lowest of the others tells the user."""
+        """The sentence about ranks that are lost.
+
+        Where guards cannot agree on who tells it, because that of rank 0 is lost, it is the lowest
+        of the other ranks.
+        """
         found = lost(self.peers, answers)
         lower = [rank for rank in self.peers if rank < self._rank]
-        self._speaks = found is None or all(rank in answers for rank in lower)
+        self._alone = found is None or all(rank in answers for rank in lower)
         return found
 
     def _problem(self):
@@ -263,28 +268,33 @@ class Liveness:
         absent = meeting.absent(meeting.Place(os.environ), int(os.environ.get('HOROVOD_SIZE', 0)))
         if not absent:
             return None
-        self._speaks = set(range(self._rank)) <= set(absent)
+        self._alone = set(range(self._rank)) <= set(absent)
         return in_vain(self._rank, socket.gethostname(), absent)
 
     def _after_abort(self):
-        before = {}
+        before, found = {}, None
         for _ in range(_ATTEMPTS if self.peers else 0):
             answers = ask_all(self.peers)
             # A server may be too busy to answer once.
             sure = (GONE, CUT_OFF)
-            found = self._name(
-                {
-                    rank: answer
-                    for rank, answer in answers.items()
-                    if answer in sure or answer == before.get(rank) == SILENT
-                }
+            known, found = (
+                found,
+                self._name(
+                    {
+                        rank: answer
+                        for rank, answer in answers.items()
+                        if answer in sure or answer == before.get(rank) == SILENT
+                    }
+                ),
             )
-            if found:
-                return found
+            # Of those that end together, some may take a moment longer.
+            if found and found == known:
+                break
             before = answers
             self._guard.beat()
             time.sleep(_BETWEEN_SECONDS)
-        return self._absent() or (
+        found = found or self._absent()
+        return found or (
             'Rank %d on host %s has lost its connection to another rank; see what that has said '
             'itself, and the exit status that horovodrun shows.'
             % (self._rank, socket.gethostname())

@@ -68,18 +68,18 @@ def claim(place, rank):
 
     Returns:
         `False` if another has told it, or is about to: of those who ask at once, the lowest rank.
+
+    Raises:
+        OSError: it is closed, or cannot be reached.
     """
-    try:
-        if place.get(_OWN, 'told') is not None:
-            return False
-        place.put(_OWN, 'claim-%d' % rank, 'claim')
-        time.sleep(_CLAIM_SECONDS)
-        before = ['told'] + ['claim-%d' % each for each in range(rank)]
-        if any(place.get(_OWN, key) is not None for key in before):
-            return False
-        place.put(_OWN, 'told', 'told')
-    except OSError:
-        pass  # It is closed, or cannot be reached: better told twice than not at all.
+    if place.get(_OWN, 'told') is not None:
+        return False
+    place.put(_OWN, 'claim-%d' % rank, 'claim')
+    time.sleep(_CLAIM_SECONDS)
+    before = ['told'] + ['claim-%d' % each for each in range(rank)]
+    if any(place.get(_OWN, key) is not None for key in before):
+        return False
+    place.put(_OWN, 'told', 'told')
     return True
 
 

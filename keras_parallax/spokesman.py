@@ -2,9 +2,9 @@
 
 The guard of rank 0 listens, and the others are connected to it. The first that has something to
 tell is the one; all others learn that it has been told. Who cannot reach the guard of rank 0 tells
-the user itself: better twice than not at all. Before the ranks have met, the place where they meet
-stands in for it, see `meeting.claim`. A guard has nothing but the standard library, so this module
-needs no more.
+the user itself, better twice than not at all, unless it only offers to. Before the ranks have met,
+the place where they meet stands in for it, see `meeting.claim`. A guard has nothing but the
+standard library, so this module needs no more.
 """
 
 import contextlib
@@ -14,8 +14,9 @@ import socket
 import sys
 import time
 
-#: What a rank says to its guard, and a guard to that of rank 0. A sentence may follow `TELL`.
-BEAT, DISMISS, MEET, TELL, TOLD = 'beat', 'dismiss', 'meet', 'tell', 'told'
+#: What a rank says to its guard, and a guard to that of rank 0. A sentence may follow `TELL`, and
+#: `OFFER`, by which a rank asks that would leave it to others if there is nobody to ask.
+BEAT, DISMISS, MEET, OFFER, TELL, TOLD = 'beat', 'dismiss', 'meet', 'offer', 'tell', 'told'
 #: Answers to `TELL`. The guard of rank 0 says the second to all others as soon as it is true.
 YOU, DONE = 'you', 'done'
 LONGEST_LINE = 4096
@@ -103,13 +104,15 @@ class Spokesman:
             connection.settimeout(_ANSWER_SECONDS)
             self._strangers[connection] = Lines(connection.fileno())
 
-    def tell(self, text=''):
-        """Whether the user has been told, or is now; if not, who asks is to do it.
+    def tell(self, text='', alone=True):
+        """Whether the user has been told, or is by another; if not, who asks is to do it.
 
         Args:
             text: a sentence, which is told if none has been.
+            alone: whether who asks is to do it if nobody else can be asked.
         """
-        if self._told or self._is_told_elsewhere(text):
+        answer = DONE if self._told else self._ask(text)
+        if answer == DONE or answer is None and not alone:
             return True
         if text and not _say(text):
             return False
@@ -125,17 +128,22 @@ class Spokesman:
         for first in self._first:
             _send(first, TOLD)
 
-    def _is_told_elsewhere(self, text):
+    def _ask(self, text):
+        """What the other guards answer, `YOU` or `DONE`; `None` if none does."""
         for first in list(self._first):
             _send(first, ('%s %s' % (TELL, text)).strip())
             deadline = time.monotonic() + _ANSWER_SECONDS
             while not self._told and first in self._first and time.monotonic() < deadline:
                 if select.select([first], [], [], _TICK_SECONDS)[0] and YOU in self._hear():
-                    return False
-            return self._told
-        if not self._others and not self._claim(self._rank):
-            self._told = True
-        return self._told
+                    return YOU
+            return DONE if self._told else None
+        if self._others:
+            return YOU
+        try:
+            self._told = not self._claim(self._rank)
+        except OSError:
+            return None
+        return DONE if self._told else YOU
 
     def _hear(self):
         """What guard 0 has sent, a list of lines."""

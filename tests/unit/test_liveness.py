@@ -44,6 +44,12 @@ def test_a_server_that_runs_answers(server):
     assert ask(address(server)) == ANSWERS
 
 
+def test_a_server_answers_though_another_task_of_its_cluster_is_gone():
+    cluster = {'worker': ['127.0.0.1:0', closed_port()]}
+    server = tf.train.Server(cluster, job_name='worker', task_index=0)
+    assert ask(address(server)) == ANSWERS
+
+
 def test_where_nobody_listens_the_process_is_gone():
     assert ask(closed_port()) == GONE
 

@@ -110,6 +110,7 @@ def test_one_of_those_who_ask_at_once_tells_the_user_and_it_is_the_lowest(store)
     assert not meeting.claim(place_of(store), 0)
 
 
-def test_who_finds_the_place_closed_tells_the_user():
-    assert meeting.claim(meeting.Place(environ(closed_port())), 1)
-    assert meeting.claim(meeting.Place({}), 1)
+def test_who_finds_the_place_closed_is_told_so():
+    for place in (meeting.Place(environ(closed_port())), meeting.Place({})):
+        with pytest.raises(OSError):
+            meeting.claim(place, 1)

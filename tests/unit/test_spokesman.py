@@ -139,6 +139,26 @@ def test_the_guards_tell_by_themselves_when_that_of_rank_0_is_silent():
     assert len(lines) == 1 and lines[0].startswith('Rank 1 on host h was killed'), lines
 
 
+@pytest.mark.parametrize('first', [0, 1])
+def test_of_those_who_find_the_same_the_first_tells_whoever_would_alone(first):
+    job = Job(2)
+    assert not job.ranks[first].do('is_told', '', False)
+    assert job.ranks[1 - first].do('is_told', '', True)
+    assert job.said() == []
+
+
+def test_who_would_not_tell_alone_does_not_where_the_guard_of_rank_0_is_gone():
+    job = Job(3)
+    job.ranks[0].guard.kill()
+    job.ranks[0].await_guard()
+    assert job.ranks[2].do('is_told', '', False)
+    assert not job.ranks[1].do('is_told', '', True)
+    # Who has not told is spoken for, if it is lost later.
+    job.ranks[2].kill()
+    job.ranks[2].await_guard()
+    assert len(job.said()) == 1
+
+
 @pytest.mark.parametrize('mute', [0, 1])
 def test_a_sentence_is_told_where_it_can_be_heard(mute):
     # As on a host whose ssh was killed.
