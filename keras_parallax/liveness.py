@@ -277,16 +277,12 @@ class Liveness:
             answers = ask_all(self.peers)
             # A server may be too busy to answer once.
             sure = (GONE, CUT_OFF)
-            known, found = (
-                found,
-                self._name(
-                    {
-                        rank: answer
-                        for rank, answer in answers.items()
-                        if answer in sure or answer == before.get(rank) == SILENT
-                    }
-                ),
-            )
+            counted = {
+                rank: answer
+                for rank, answer in answers.items()
+                if answer in sure or answer == before.get(rank) == SILENT
+            }
+            known, found = found, self._name(counted)
             # Of those that end together, some may take a moment longer.
             if found and found == known:
                 break
