@@ -110,10 +110,11 @@ class Guard:
             try:
                 if select.select([self._process.stdout], [], [], _PATIENCE_SECONDS)[0]:
                     answer = os.read(self._process.stdout.fileno(), spokesman.LONGEST_LINE)
-                    return answer.decode().strip() == spokesman.DONE
+                    if answer:
+                        return answer.decode().strip() == spokesman.DONE
             except OSError:
-                pass  # The guard was ended from outside.
-            return not alone
+                pass
+            return not alone  # The guard was ended from outside.
 
     def _write(self, line):
         try:
