@@ -22,9 +22,8 @@ from systems import SYSTEMS
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 DEFAULT_OUT = os.path.join(HERE, '..', 'docs', 'benchmarks')
+CHOICES = tuple(report.ALONE) + tuple(suites.SUITES)
 QUICK = {'hosts': (1, 2, 8), 'bandwidths': (200,), 'steps': 10, 'rounds': 1}
-#: Scripts that measure without a cluster and write a file of their own into the same folder.
-ALONE = ('one_process', 'startup')
 
 
 def numbers(text, kind=int):
@@ -33,9 +32,7 @@ def numbers(text, kind=int):
 
 
 @click.command()
-@click.option(
-    '--suite', 'chosen', type=click.Choice(sorted(suites.SUITES) + list(ALONE)), multiple=True
-)
+@click.option('--suite', 'chosen', type=click.Choice(sorted(CHOICES)), multiple=True)
 @click.option('--hosts', help='Numbers of hosts, for instance 2,8.')
 @click.option('--workers-per-host', default=1, show_default=True)
 @click.option('--bandwidth', help='Mbit/s, for instance 200,1000; 0 for no limit.')
@@ -75,8 +72,8 @@ def main(
         raise click.ClickException(
             'No such system: %s. There are %s.' % (', '.join(unknown), ', '.join(SYSTEMS))
         )
-    for name in [] if report_only else chosen or ALONE + suites.PUBLISHED:
-        if name in ALONE:
+    for name in [] if report_only else chosen or tuple(report.ALONE) + suites.PUBLISHED:
+        if name in report.ALONE:
             if not (missing and results.published(out, name)):
                 command = [sys.executable, os.path.join(HERE, name + '.py'), '--out', out]
                 command += ['--rounds', str(QUICK['rounds'])] if quick else []

@@ -17,6 +17,7 @@ import numpy as np
 import psutil
 import pytest
 import reference
+import wakeup
 from emulated_cluster import ClusterError, EmulatedCluster
 
 TESTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir)
@@ -373,3 +374,14 @@ def test_two_clusters_live_side_by_side_but_not_on_the_same_addresses(cluster):
             EmulatedCluster(1, '10.78.5.0/29').__enter__()
     with pytest.raises(ClusterError, match='has no 7 addresses'):
         EmulatedCluster(7, '10.78.5.0/29').__enter__()
+
+
+def test_how_late_a_thread_wakes_up_is_measured_on_a_host_that_is_gone_afterwards():
+    late = wakeup.measure(0.25, 1, 0.5)
+    assert late and min(late) > 0
+    assert not cpu_shares.pids(wakeup.GROUP)
+    mount = cpu_shares.mount_in(open('/proc/mounts').read())
+    assert not os.path.exists(os.path.join(mount.folder, wakeup.GROUP))
+    with pytest.raises(ClusterError, match='cores_per_host is 0.01 or more'):
+        wakeup.measure(0.001, 1, 0.5)
+    assert not os.path.exists(os.path.join(mount.folder, wakeup.GROUP))

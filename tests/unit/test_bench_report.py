@@ -12,6 +12,7 @@ import report  # noqa: E402
 import results  # noqa: E402
 import smoke  # noqa: E402
 import targets  # noqa: E402
+import wakeup  # noqa: E402
 
 
 def record(
@@ -263,3 +264,15 @@ def test_a_benchmark_without_a_cluster_is_published_until_its_sources_change(tmp
     path = tmp_path / 'startup.json'
     path.write_text(path.read_text().replace(content['sources'], 'others'))
     assert not results.published(folder, 'startup')
+
+
+def test_every_benchmark_without_a_cluster_has_a_section_once_it_was_run(tmp_path):
+    folder = str(tmp_path)
+    late = [wakeup.summary(cores, 2, [0.5, 1.0, 9.0]) for cores in (None, 0.25)]
+    results.publish(folder, 'wakeup', late)
+    report.write([], folder)
+    text = (tmp_path / 'index.md').read_text()
+    assert '## How late a thread that has waited goes on\n\nOn ' in text
+    assert '#how-late-a-thread-that-has-waited-goes-on' in text
+    assert '| no limit' in text and '| 0.25' in text and '| 3.5' in text
+    assert '## Start-up' not in text

@@ -1,0 +1,132 @@
+"""How late a thread goes on that waits on an emulated host, beside others that compute.
+
+The kernel holds a host to its share by stopping all that runs on it. A machine that is slow by
+itself would let a thread that has waited go on at once; here it may have to wait again. A message
+that goes from host to host, as in a ring, may be late by that on each of them.
+
+With `--out`, a folder, what came out is kept there.
+
+    python benchmarks/wakeup.py
+"""
+
+import multiprocessing
+import os
+import subprocess
+import sys
+import time
+
+import click
+import cpu_shares
+import numpy as np
+import suites
+from cluster_error import ClusterError
+from tabulate import tabulate
+
+GROUP = 'parallax-wakeup'
+#: What the thread waits for, seconds.
+NAP = 0.003
+#: Numbers of processes that compute.
+BUSY = (0, 1, 2)
+PERCENTILES = (50, 90, 99)
+
+
+def compute_until(end):
+    """Computes until a time of `time.monotonic`."""
+    while time.monotonic() < end:
+        pass
+
+
+def naps(busy, seconds):
+    """Sleeps beside processes that compute.
+
+    Args:
+        busy: the number of these processes.
+        seconds: for how long.
+
+    Returns:
+        By how many milliseconds it woke up late, a float for each nap.
+    """
+    end = time.monotonic() + seconds
+    others = [
+        multiprocessing.Process(target=compute_until, args=(end,), daemon=True) for _ in range(busy)
+    ]
+    for other in others:
+        other.start()
+    late = []
+    while time.monotonic() < end:
+        start = time.monotonic()
+        time.sleep(NAP)
+        late.append(1e3 * (time.monotonic() - start - NAP))
+    for other in others:
+        other.join()
+    return late
+
+
+def measure(cores, busy, seconds):
+    """What `naps` returns for a host of so many cores; `None` for no limit.
+
+    Raises:
+        ClusterError: as `cpu_shares.make` and `cpu_shares.limit` do.
+    """
+    cpu_shares.make(GROUP)
+    try:
+        cpu_shares.limit(GROUP, cores)
+        words = [sys.executable, os.path.abspath(__file__), '--here', str(busy)]
+        words += ['--seconds', str(seconds)]
+        output = subprocess.check_output(cpu_shares.joining(GROUP) + words)
+    finally:
+        cpu_shares.remove(GROUP)
+    return [float(word) for word in output.split()]
+
+
+def summary(cores, busy, late):
+    """What is kept of how late naps ended, ms: a dict."""
+    return {
+        'cores': cores,
+        'busy': busy,
+        'naps': len(late),
+        'mean': float(np.mean(late)),
+        'percentiles': {str(share): float(np.percentile(late, share)) for share in PERCENTILES},
+    }
+
+
+def table(results):
+    """The Markdown table of a list of what `summary` returns."""
+    rows = [
+        [str(one['cores'] or 'no limit'), str(one['busy']), '%.1f' % one['mean']]
+        + ['%.1f' % one['percentiles'][str(share)] for share in PERCENTILES]
+        for one in results
+    ]
+    headers = ['cores of the host', 'threads that compute', 'late on average, ms']
+    headers += ['%d %% are no later than' % share for share in PERCENTILES]
+    return tabulate(rows, headers, tablefmt='pipe', disable_numparse=True)
+
+
+@click.command()
+@click.option('--cores', type=float, default=suites.CORES_PER_HOST, show_default=True)
+@click.option('--seconds', default=5.0, show_default=True, help='How long each takes its turn.')
+@click.option('--rounds', default=4, show_default=True, help='How often each has its turn.')
+@click.option('--out', help='Folder that keeps the results, for the report.')
+@click.option('--here', type=int, help='Measure beside so many, where this runs, and print all.')
+def main(cores, seconds, rounds, out, here):
+    """Prints how late a thread wakes up on a host of so many cores, and on one without a limit."""
+    if here is not None:
+        print(*naps(here, seconds))
+        return
+    found = {(share, busy): [] for share in (None, cores) for busy in BUSY}
+    try:
+        for _ in range(rounds):
+            for (share, busy), late in found.items():
+                late += measure(share, busy, seconds)
+    except ClusterError as error:
+        raise click.ClickException(str(error)) from error
+    found = [summary(share, busy, late) for (share, busy), late in found.items()]
+    print(table(found))
+    if out:
+        import results
+
+        results.publish(out, 'wakeup', found)
+
+
+if __name__ == '__main__':
+    main()
