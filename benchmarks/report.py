@@ -57,8 +57,11 @@ every system's bytes alike; the links' speed is that of frames.
 - **A host that has used up its share stops as a whole**: that is how the kernel holds it to it. So
   beside two threads that compute, one that has waited for a message goes on late, by what is
   measured [below](#how-late-a-thread-that-has-waited-goes-on); on a machine that is slow by itself
-  it would not. What goes from host to host in a ring, as Horovod's collectives do, is late on every
-  one of them, and the more so the more there are; what goes to servers and back, on two.
+  it would not. What goes from host to host in a ring, as Horovod's collectives do, can be late on
+  every one of them; what goes to a server and back, on two. In five traced steps of the language
+  model at 52 Mbit/s, the allreduce of its small dense layer, which all had begun while they went on
+  with the LSTM's gradient, was done after 0.47 s on 8 hosts and after 0.19 s on 2; the link takes
+  0.02 s for it.
 - **Floor**: each row that a host's batch names, pulled once and its gradient pushed once unless
   its shard is on that host, and a ring allreduce of the dense gradients; values of float32 only.
 - **CPU** of one worker and its server for a step; **peak**: the largest process's resident memory
