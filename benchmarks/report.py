@@ -99,13 +99,14 @@ WHERE_NOT = """
   one of 2 half of its rows and 2 x 1/2: 1.75 times the bytes. Where half precision takes 1.25 s for
   a step of the language model on 8 hosts at 52 Mbit/s, and 0.94 s on 2, a host's counters, read
   every 10 ms, show its link full and its processor idle for 30 % and 20 % of the time, with nothing
-  left to compute, and neither busy for 21 % and 15 %. TensorFlow's traces of five steps tell where:
-  the first rows are there on the slowest host after 0.25 s and 0.13 s, of which the link alone
-  takes 0.10 s and 0.06 s; from its last gradient to the end go 0.36 s and 0.20 s, the link alone
-  0.28 s and 0.16 s. In between, 8 hosts take no longer than 2. So there the step on 8 hosts is
-  longer than 1.3 times that on 2. What was tried against it, and did not help: all dense gradients
-  in one allreduce, rows pushed after the allreduce or after a signal that all have their gradients,
-  rows pulled only when their server's worker has begun its step, Horovod without its cache.
+  left to compute, and neither busy for 21 % and 15 %. TensorFlow's traces tell where, in five steps
+  that tracing makes longer (1.33 s and 1.11 s): the first rows are there on the slowest host after
+  0.25 s and 0.13 s, of which the link alone takes 0.10 s and 0.06 s; from its last gradient to the
+  end go 0.36 s and 0.20 s, the link alone 0.28 s and 0.16 s. In between, 8 hosts take no longer
+  than 2. So there the step on 8 hosts is longer than 1.3 times that on 2. What was tried against
+  it, and did not help: all dense gradients in one allreduce, rows pushed after the allreduce or
+  after a signal that all have their gradients, rows pulled only when their server's worker has
+  begun its step, Horovod without its cache.
 - Half precision over fast links without a GPU: the language model's step on 8 hosts without limits
   takes 0.84 s with it and 0.77 s without. A profile showed 7 of 177 ms of processor time in Gloo's
   sums of dense gradients alone, which add halves in software, one at a time.
@@ -113,8 +114,8 @@ WHERE_NOT = """
 """
 
 
-#: The benchmarks that measure without a cluster, scripts that leave a file of their own in the
-#: report's folder: name to a section's title, what is said of the machine, and the module.
+#: The benchmarks that are scripts of their own and leave a file in the report's folder: name to a
+#: section's title, what is said of the machine, and the module.
 ALONE = {
     'one_process': ('One process, a table of 793471x512', 'Without limits, on', one_process),
     'startup': ('Start-up, a model with 30 tables', 'Without limits, on', startup),
@@ -236,7 +237,7 @@ def _markdown(rows, headers):
 
 
 def published(folder, name):
-    """What a benchmark without a cluster has left in a folder, or `None`."""
+    """What a benchmark in `ALONE` has left in a folder, or `None`."""
     path = os.path.join(folder, name + '.json')
     if not os.path.exists(path):
         return None
@@ -245,7 +246,7 @@ def published(folder, name):
 
 
 def alone_sections(found):
-    """The sections of the benchmarks without a cluster: a list of Markdown paragraphs."""
+    """The sections of the benchmarks in `ALONE`: a list of Markdown paragraphs."""
     parts = []
     for name, (title, where, module) in ALONE.items():
         if found[name]:

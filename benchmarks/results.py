@@ -52,7 +52,7 @@ def write(path, content):
 
 
 def publish(folder, name, found):
-    """Keeps what a benchmark without a cluster has measured, with machine and day."""
+    """Keeps what a benchmark in `report.ALONE` has measured, with machine and day."""
     content = {
         'machine': report.machine(),
         'date': time.strftime('%Y-%m-%d'),
@@ -63,6 +63,6 @@ def publish(folder, name, found):
 
 
 def published(folder, name):
-    """Whether a benchmark without a cluster was run with the sources as they are now."""
+    """Whether a benchmark in `report.ALONE` was run with the sources as they are now."""
     content = report.published(folder, name)
     return content is not None and content['sources'] == sources.fingerprint([name])

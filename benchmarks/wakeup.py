@@ -4,25 +4,22 @@ The kernel holds a host to its share by stopping all that runs on it. A machine 
 itself would let a thread that has waited go on at once; here it may have to wait again. A message
 that goes from host to host, as in a ring, may be late by that on each of them.
 
-With `--out`, a folder, what came out is kept there.
+With `--out`, a folder, what came out is kept there. Needs root.
 
     python benchmarks/wakeup.py
 """
 
 import multiprocessing
 import os
-import subprocess
 import sys
 import time
 
 import click
-import cpu_shares
 import numpy as np
 import suites
-from cluster_error import ClusterError
+from emulated_cluster import ClusterError, EmulatedCluster
 from tabulate import tabulate
 
-GROUP = 'parallax-wakeup'
 #: What the thread waits for, seconds.
 NAP = 0.003
 #: Numbers of processes that compute.
@@ -62,21 +59,23 @@ def naps(busy, seconds):
     return late
 
 
-def measure(cores, busy, seconds):
-    """What `naps` returns for a host of so many cores; `None` for no limit.
+def measure(cluster, cores, busy, seconds):
+    """What `naps` returns on the first of a cluster's hosts.
+
+    Args:
+        cluster: an `EmulatedCluster` made with `cores_per_host`.
+        cores: what a host has of the processor; `None` for no limit.
+        busy, seconds: as `naps` takes them.
 
     Raises:
-        ClusterError: as `cpu_shares.make` and `cpu_shares.limit` do.
+        ClusterError: it did not run.
     """
-    cpu_shares.make(GROUP)
-    try:
-        cpu_shares.limit(GROUP, cores)
-        words = [sys.executable, os.path.abspath(__file__), '--here', str(busy)]
-        words += ['--seconds', str(seconds)]
-        output = subprocess.check_output(cpu_shares.joining(GROUP) + words)
-    finally:
-        cpu_shares.remove(GROUP)
-    return [float(word) for word in output.split()]
+    cluster.share_cores(cores)
+    words = [sys.executable, os.path.abspath(__file__), '--here', busy, '--seconds', seconds]
+    outcome = cluster.exec(0, words)
+    if outcome.code != 0:
+        raise ClusterError('wakeup.py failed on an emulated host: %s' % outcome.output)
+    return [float(word) for word in outcome.output.split()]
 
 
 def summary(cores, busy, late):
@@ -115,9 +114,10 @@ def main(cores, seconds, rounds, out, here):
         return
     found = {(share, busy): [] for share in (None, cores) for busy in BUSY}
     try:
-        for _ in range(rounds):
-            for (share, busy), late in found.items():
-                late += measure(share, busy, seconds)
+        with EmulatedCluster(1, cores_per_host=cores) as cluster:
+            for _ in range(rounds):
+                for (share, busy), late in found.items():
+                    late += measure(cluster, share, busy, seconds)
     except ClusterError as error:
         raise click.ClickException(str(error)) from error
     found = [summary(share, busy, late) for (share, busy), late in found.items()]

@@ -376,12 +376,12 @@ def test_two_clusters_live_side_by_side_but_not_on_the_same_addresses(cluster):
         EmulatedCluster(7, '10.78.5.0/29').__enter__()
 
 
-def test_how_late_a_thread_wakes_up_is_measured_on_a_host_that_is_gone_afterwards():
-    late = wakeup.measure(0.25, 1, 0.5)
-    assert late and min(late) > 0
-    assert not cpu_shares.pids(wakeup.GROUP)
-    mount = cpu_shares.mount_in(open('/proc/mounts').read())
-    assert not os.path.exists(os.path.join(mount.folder, wakeup.GROUP))
-    with pytest.raises(ClusterError, match='cores_per_host is 0.01 or more'):
-        wakeup.measure(0.001, 1, 0.5)
-    assert not os.path.exists(os.path.join(mount.folder, wakeup.GROUP))
+def test_how_late_a_thread_wakes_up_is_measured_on_a_host_that_uses_up_its_share():
+    with EmulatedCluster(1, cores_per_host=0.25) as cluster:
+        group = cluster.namespace(0)
+        before = cpu_shares.periods(group)[1]
+        assert min(wakeup.measure(cluster, 0.25, 1, 1.0)) > 0
+        assert cpu_shares.periods(group)[1] > before + 10
+        assert not cluster.processes(0)
+        with pytest.raises(ClusterError, match="(?s)failed on an emulated host.*'many'"):
+            wakeup.measure(cluster, None, 'many', 1.0)

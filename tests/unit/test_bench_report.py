@@ -254,7 +254,7 @@ def test_a_case_is_missing_until_it_was_measured_with_these_sources(tmp_path):
     assert not kept.has(one)
 
 
-def test_a_benchmark_without_a_cluster_is_published_until_its_sources_change(tmp_path):
+def test_a_benchmark_that_is_a_script_of_its_own_is_published_until_its_sources_change(tmp_path):
     folder = str(tmp_path)
     assert not results.published(folder, 'startup')
     results.publish(folder, 'startup', {'Keras': []})
@@ -266,7 +266,7 @@ def test_a_benchmark_without_a_cluster_is_published_until_its_sources_change(tmp
     assert not results.published(folder, 'startup')
 
 
-def test_every_benchmark_without_a_cluster_has_a_section_once_it_was_run(tmp_path):
+def test_a_benchmark_that_is_a_script_of_its_own_has_a_section_once_it_was_run(tmp_path):
     folder = str(tmp_path)
     late = [wakeup.summary(cores, 2, [0.5, 1.0, 9.0]) for cores in (None, 0.25)]
     results.publish(folder, 'wakeup', late)
