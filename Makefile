@@ -45,9 +45,10 @@ test-parallel: install ## Run the tests that start horovodrun on this machine
 	@scripts/make_tools.sh
 	@touch $@
 
-lint: .venv-tools/stamp ## Check style and formatting
+lint: .venv-tools/stamp ## Check style, formatting, and that what comments and pages cite exists
 	.venv-tools/bin/ruff check .
 	.venv-tools/bin/ruff format --check .
+	.venv-tools/bin/python scripts/check_references.py
 
 format: .venv-tools/stamp ## Format the code and mend what lint can mend by itself
 	.venv-tools/bin/ruff check --fix .

@@ -1,4 +1,4 @@
-"""Sparsity-aware data-parallel training for Keras: three lines of a script, started by Horovod."""
+"""Sparsity-aware data-parallel training for Keras: a few lines of a script, for `horovodrun`."""
 
 from keras_parallax import callbacks
 from keras_parallax.compat import hvd as _hvd

@@ -154,7 +154,7 @@ class Plan(NamedTuple):
         return self._replace(variables=tuple(variables))
 
     def __getitem__(self, name):
-        """The `PlannedVariable` called `name` (or the one at an index, as in any tuple)."""
+        """The `PlannedVariable` called `name`; of a number, the field at that index."""
         if isinstance(name, str):
             for variable in self.variables:
                 if variable.name == name:

@@ -10,7 +10,7 @@ from keras_parallax import allocator, blocks, session_config
 from keras_parallax.compat import tf
 from keras_parallax.errors import IdOutOfRangeError
 
-#: Starts the message of the assertion that guards a table's ids; `exchange` builds it.
+#: Starts the message of the assertion that guards a table's ids; `pull` builds it.
 ID_MARK = 'keras-parallax: ids outside the table'
 _ASSERTED = re.compile(re.escape(ID_MARK) + r'\] \[(?P<name>[^\]]*)\] \[(?P<ids>[^\]]*)\]')
 #: What TensorFlow 1.11's own gathers on the CPU say.

@@ -28,7 +28,9 @@ class ParallaxStrategy:
         architecture: `'hybrid'` puts sparse variables on servers and sends dense gradients through
             allreduce. `'allreduce'` has no servers: every worker holds everything, and gradients of
             tables are gathered row by row, or reduced as dense ones where `density` tells that it
-            is cheaper. `'ps'` puts dense variables on servers too.
+            is cheaper. `'ps'` puts dense variables on servers too. `'auto'` begins as `'hybrid'`;
+            once the density of ten batches is measured, it makes tables dense where an allreduce
+            is cheaper.
         partitions: number of shards of every table, or a dict from names of variables to numbers;
             by default a shard on each server, or what the cost model says if `density` is given.
             `'search'` measures the first steps with several numbers, without losing any, and takes

@@ -42,8 +42,8 @@ class TrainStep:
         loss: the model's total loss.
         variables: its trainable variables.
         settings: the `Settings`.
-        keras_updates: function from a list of variables and one of gradients to the list of
-            update operations of the optimizer itself.
+        keras_updates: function from a list of pairs of variable and gradient to the list of update
+            operations of the optimizer itself.
     """
 
     def __init__(self, optimizer, loss, variables, settings, keras_updates):
