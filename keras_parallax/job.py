@@ -44,6 +44,7 @@ from keras_parallax.verdict import (
     FINISHED,
     INTERVAL_SECONDS,
     RUNNING,
+    Progress,
     report_due,
     speaker,
     verdict,
@@ -81,7 +82,6 @@ class Job:
             asked for one.
         problem: the exception that says why the job cannot go on, or `None`.
         step_timeout: seconds that a step may last; 0 for any time.
-        steps: number of training steps begun.
     """
 
     def __init__(self, step_timeout):
@@ -89,7 +89,8 @@ class Job:
         self.rank = int(os.environ.get('HOROVOD_RANK', 0))
         self.server = None
         self.problem = None
-        self.steps = 0
+        # Replaced as a whole, so that the watch never sees a half of it.
+        self._progress = Progress()
         self._step_began = None
         self._steps = weakref.WeakSet()
         self._sessions = weakref.WeakSet()
@@ -218,12 +219,16 @@ class Job:
         free_pages().give_back()
         if self.size == 1:
             return [value]
+        gathers = self._progress.gathers + 1
+        self._progress = self._progress._replace(gathers=gathers, in_gather=True)
         try:
             return self._gatherer(value)
         except tf.errors.OpError as error:
             # Horovod has shut down.
             self.await_problem()
             raise self.problem or WorkerFailedError('Horovod has shut down.') from error
+        finally:
+            self._progress = self._progress._replace(in_gather=False)
 
     def barrier(self):
         """Waits until every rank has come here. A collective call."""
@@ -238,11 +243,13 @@ class Job:
         self._step_began = time.monotonic()
         if lockstep and self._liveness is not None:
             self._liveness.lockstep_began = self._step_began
-        self.steps += 1
+        steps = self._progress.steps + 1
+        self._progress = self._progress._replace(steps=steps, in_lockstep=lockstep)
 
     def end_step(self):
         """Says that the training step has ended, well or not."""
         self._step_began = None
+        self._progress = self._progress._replace(in_lockstep=False)
 
     def await_problem(self):
         """Waits until the watch knows why a step has broken off, or does not either."""
@@ -274,14 +281,14 @@ class Job:
 
     def _report(self):
         began = self._step_began
-        return {
-            'state': self._state,
-            'steps': self.steps,
-            'in_step': 0 if began is None else time.monotonic() - began,
-            'host': socket.gethostname(),
-            'error': self._error,
-            'lost': self._lost,
-        }
+        return dict(
+            self._progress._asdict(),
+            state=self._state,
+            in_step=0 if began is None else time.monotonic() - began,
+            host=socket.gethostname(),
+            error=self._error,
+            lost=self._lost,
+        )
 
     def _watch_servers(self, addresses):
         """Looks after dedicated servers: a step that begins when one is gone waits for ever."""

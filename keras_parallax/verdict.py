@@ -1,5 +1,7 @@
 """Whether a job can go on, judged from what its ranks report, and when they are to report."""
 
+from typing import NamedTuple
+
 from keras_parallax.errors import ServerLostError, UnequalBatchesError, WorkerFailedError
 
 #: The states that a rank reports.
@@ -9,6 +11,22 @@ RUNNING, FINISHED, FAILED = 'running', 'finished', 'failed'
 INTERVAL_SECONDS = 4.0
 #: The same, while they train in lockstep: no step ends if one of them is not well.
 QUIET_SECONDS = 32.0
+
+
+class Progress(NamedTuple):
+    """How far a rank has come.
+
+    Attributes:
+        steps: training steps begun.
+        gathers: calls of `Job.gather` begun.
+        in_lockstep: whether it is in a step that ends for no rank before all have begun it.
+        in_gather: whether it waits for the other ranks in `Job.gather`.
+    """
+
+    steps: int = 0
+    gathers: int = 0
+    in_lockstep: bool = False
+    in_gather: bool = False
 
 
 def report_due(reported, lockstep_began):
@@ -37,10 +55,10 @@ def verdict(states, step_timeout=0):
     """Judges the reports of all ranks.
 
     Args:
-        states: a list with a dict for each rank: `state`, `steps` (training steps begun),
-            `in_step` (seconds that its present step lasts, 0 between steps), `host`, `error` (a
-            sentence, of a failed rank), `lost` (a sentence about a dedicated server that the rank
-            has found to be gone).
+        states: a list with a dict for each rank: `state`, the fields of its `Progress`, `in_step`
+            (seconds that its present step lasts, 0 between steps), `host`, `error` (a sentence, of
+            a failed rank), `lost` (a sentence about a dedicated server that the rank has found to
+            be gone).
         step_timeout: seconds that a step may last; 0 for any time.
 
     Returns:
@@ -54,6 +72,9 @@ def verdict(states, step_timeout=0):
             return WorkerFailedError(
                 'Rank %d on host %s failed: %s' % (rank, state['host'], state['error'])
             )
+    parted = _parted(states)
+    if parted:
+        return parted
     ended = [rank for rank, state in enumerate(states) if state['state'] == FINISHED]
     if not ended:
         return _overdue(states, step_timeout)
@@ -90,6 +111,24 @@ def speaker(states):
         return state['state'] == RUNNING, state['state'] != FAILED, state['steps'], -rank
 
     return max(range(len(states)), key=aptness)
+
+
+def _parted(states):
+    """The exception for two ranks that wait for each other at different places, or `None`.
+
+    One waits where all ranks tell each other something, and another in a step that the first has
+    not begun. Neither can go on, and so the ranks need not have reported at the same moment.
+    """
+    for rank, state in enumerate(states):
+        for other, ahead in enumerate(states):
+            waits = state.get('in_gather') and ahead.get('in_lockstep')
+            if waits and state['gathers'] > ahead['gathers'] and state['steps'] < ahead['steps']:
+                return UnequalBatchesError(
+                    'Rank %d waits for the other ranks after %d training batches, at the end of an '
+                    'epoch for instance, while rank %d began batch %d; give every rank the same '
+                    'number of batches.' % (rank, state['steps'], other, ahead['steps'])
+                )
+    return None
 
 
 def _overdue(states, step_timeout):

@@ -93,6 +93,37 @@ def test_a_rank_that_ended_without_training_is_told_like_any_other():
     assert 'Rank 0 ended after 0 training batches' in str(problem)
 
 
+def gathering(steps, gathers):
+    return dict(running(steps), gathers=gathers, in_gather=True, in_lockstep=False)
+
+
+def stepping(steps, gathers):
+    return dict(running(steps, 7), gathers=gathers, in_gather=False, in_lockstep=True)
+
+
+def test_ranks_that_wait_for_each_other_at_different_places_are_told():
+    problem = verdict([gathering(6, 4), stepping(7, 3)])
+    assert isinstance(problem, UnequalBatchesError)
+    assert 'Rank 0 waits for the other ranks after 6 training batches' in str(problem)
+    assert 'rank 1 began batch 7' in str(problem)
+
+
+@pytest.mark.parametrize(
+    'states',
+    [
+        # Rank 1 does its last step before the gather, or has come from it.
+        [gathering(6, 4), stepping(6, 3)],
+        [gathering(6, 4), stepping(7, 4)],
+        # A step that ends without the other rank.
+        [gathering(6, 4), dict(stepping(7, 3), in_lockstep=False)],
+        [gathering(6, 4), gathering(7, 4)],
+        [gathering(6, 4), dict(stepping(7, 3), in_step=0, in_lockstep=False)],
+    ],
+)
+def test_a_rank_that_waits_for_one_that_can_come_has_no_problem(states):
+    assert verdict(states) is None
+
+
 def test_a_step_may_last_as_long_as_the_deadline_allows():
     assert verdict([running(4, 600), running(3, 0)], 600) is None
     assert verdict([running(4, 10**6), running(3, 0)], 0) is None
