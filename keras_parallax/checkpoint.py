@@ -39,6 +39,7 @@ def save(
     block_bytes=BLOCK_BYTES,
     show_progress=None,
     best=None,
+    written=None,
 ):
     """Saves the job's state to one file, on one rank, alone.
 
@@ -50,11 +51,12 @@ def save(
         block_bytes: as in `saving.save_model`.
         show_progress: as in `saving.save_model`.
         best: dict from the names of metrics to their best values so far.
+        written: what `resuming.record_of` says of the path, or `None`.
     """
     with saving.created(path) as file:
         tables = _write_model(model, file, include_optimizer)
         saving.fill_datasets(model, file, tables, block_bytes, show_progress)
-        _write_state(file, dict(_state(model, epoch, best), random=random_state.current()))
+        _write_state(file, dict(_state(model, epoch, best, written), random=random_state.current()))
         _write_order(file)
 
 
@@ -66,6 +68,7 @@ def save_parts(
     block_bytes=BLOCK_BYTES,
     show_progress=None,
     best=None,
+    written=None,
 ):
     """Saves the job's state to a folder, each rank what it owns. A collective call.
 
@@ -77,6 +80,7 @@ def save_parts(
         block_bytes: as in `saving.save_model`.
         show_progress: as in `saving.save_model`.
         best: as in `save`.
+        written: as in `save`.
 
     Raises:
         CheckpointError: on every rank, if one cannot write its part. The checkpoint that the
@@ -90,7 +94,7 @@ def save_parts(
         fill = functools.partial(
             saving.fill_datasets, model, block_bytes=block_bytes, show_progress=show_progress
         )
-        state = _state(model, epoch, best)
+        state = _state(model, epoch, best, written)
         mine = _write_parts(model, step, path, save_id, state, include_optimizer, fill)
     except OSError as error:
         problem = str(error)
@@ -183,12 +187,13 @@ def _write_manifest(folder, save_id, reports):
     write_manifest(folder, Manifest(save_id, parts, tables, reports[0]['model']))
 
 
-def _state(model, epoch, best):
+def _state(model, epoch, best, written):
     """What belongs to the job's state and not to Keras's file, as plain data."""
     optimizer = getattr(model, 'optimizer', None)
     return {
         'epoch': epoch,
         'best': best or {},
+        'written': written,
         'optimizer': tensorflow_slots.name_of(optimizer),
         'hyperparameters': _hyperparameters(optimizer) if optimizer else {},
     }

@@ -1,17 +1,18 @@
 """Files that appear only when they are complete, and can be told from damaged ones. Pure."""
 
 import contextlib
+import errno
 import glob
 import hashlib
 import io
 import json
 import os
 import re
+import secrets
 import shutil
-import string
-import tempfile
 from typing import Any, Dict, NamedTuple, Tuple
 
+from keras_parallax import patterns
 from keras_parallax.errors import CheckpointError
 
 #: The file of a checkpoint of several parts that names the others; it is written last.
@@ -25,13 +26,15 @@ _CHUNK_BYTES = 2**20
 def written_aside(path):
     """Gives a path to write to; the file gets its name when the block ends without an error.
 
-    What was at `path` before stays whole until then, and altogether if there is an error.
+    What was at `path` before stays whole until then, and altogether if there is an error. Folders
+    on the way to it that do not exist are made.
 
     Args:
         path: where the file is to appear.
 
     Example:
         ```python
+        >>> import tempfile
         >>> path = os.path.join(tempfile.mkdtemp(), 'numbers.txt')
         >>> with written_aside(path) as aside:
         ...     with open(aside, 'w') as file:
@@ -41,13 +44,10 @@ def written_aside(path):
         ```
     """
     folder = os.path.dirname(os.path.abspath(path))
-    prefix = '.%s.' % os.path.basename(path)
-    handle, aside = tempfile.mkstemp('.part', prefix, folder)
-    os.close(handle)
+    os.makedirs(folder, exist_ok=True)
+    aside = _aside(path)
     try:
         yield aside
-        # mkstemp lets only the owner read; a saved file has the rights that open() gives.
-        os.chmod(aside, 0o666 & ~_umask())
         _sync(aside)
         os.rename(aside, path)
         _sync(folder)
@@ -56,10 +56,13 @@ def written_aside(path):
             os.remove(aside)
 
 
-def _umask():
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def _aside(path):
+    """Creates an empty file beside a path, with the rights that `open` gives."""
+    folder, name = os.path.split(os.path.abspath(path))
+    aside = os.path.join(folder, '.%s.%s.part' % (name, secrets.token_hex(8)))
+    # The kernel applies the umask; to ask for it would set it, for all threads.
+    os.close(os.open(aside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    return aside
 
 
 def _sync(path):
@@ -179,6 +182,20 @@ def remove_parts(folder, save_id):
             os.remove(path)
 
 
+def remove_sharded(folder):
+    """Removes a checkpoint of several parts, and its folder unless there is something else in it.
+
+    Args:
+        folder: the checkpoint's folder.
+    """
+    parts = read_manifest(folder, checked=False).parts
+    # Without its manifest, what is left is no checkpoint.
+    for name in [MANIFEST] + [part.name for part in parts]:
+        os.remove(os.path.join(folder, name))
+    if not os.listdir(folder):
+        os.rmdir(folder)
+
+
 def read_manifest(folder, checked=True):
     """Reads the manifest of a checkpoint, and checks that each part is the one that was saved.
 
@@ -235,10 +252,21 @@ def _check_part(path, part, checked):
         )
 
 
-def free_bytes(path):
-    """What is free on the disk on which a file is to be, in bytes."""
+def why_unwritten(path, error):
+    """What to tell of a file or a folder that could not be written, a sentence or two.
+
+    Args:
+        path: where it was to be.
+        error: the `OSError`.
+    """
+    told = '%s could not be written: %s. What was there before is unchanged' % (path, error)
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        return told + '.'
     folder = os.path.dirname(os.path.abspath(path))
-    return shutil.disk_usage(folder).free if os.path.isdir(folder) else 0
+    while not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    free = shutil.disk_usage(folder).free
+    return '%s; %d MiB are free on its disk without the incomplete file.' % (told, free // 2**20)
 
 
 def remove_leftovers(pattern):
@@ -248,8 +276,11 @@ def remove_leftovers(pattern):
         pattern: as `saved_under` takes it.
     """
     folder, name = os.path.split(pattern)
-    for path in saved_under(os.path.join(folder, '.%s.{leftover}.part' % name)):
-        os.remove(path)
+    for aside in glob.glob(patterns.wildcard(os.path.join(folder, '.%s.' % name)) + '*.part'):
+        hidden = re.match(r'\.(.+)\.[0-9a-f]{16}\.part$', os.path.basename(aside))
+        path = hidden and os.path.join(os.path.dirname(aside), hidden.group(1))
+        if path and patterns.can_name(pattern, path):
+            os.remove(aside)
 
 
 def is_sharded(path):
@@ -258,11 +289,11 @@ def is_sharded(path):
 
 
 def saved_under(pattern):
-    """The files and folders that `pattern` may have named, oldest first.
+    """The files and folders that stand where `pattern` may have named one, oldest first.
 
     Args:
         pattern: a path with fields as `str.format` fills them, for instance
-            `'model-{epoch:02d}.h5'`.
+            `'model-{epoch:02d}.h5'`. Any text passes for a value.
 
     Returns:
         A list of paths.
@@ -273,14 +304,13 @@ def saved_under(pattern):
         []
         ```
     """
-    wild = ''.join(
-        glob.escape(text) + ('' if field is None else '*')
-        for text, field, _, _ in string.Formatter().parse(pattern)
-    )
-    return sorted(glob.glob(wild), key=lambda path: (os.path.getmtime(_witness(path)), path))
+    return sorted(glob.glob(patterns.wildcard(pattern)), key=_age)
 
 
-def _witness(path):
-    """The file that is written last."""
+def _age(path):
+    """Sorts by time; where the file system has the same for two, as people sort numbers."""
+    # The manifest is written last.
     manifest = os.path.join(path, MANIFEST)
-    return manifest if os.path.exists(manifest) else path
+    time = os.path.getmtime(manifest if os.path.exists(manifest) else path)
+    parts = re.split(r'(\d+)', path)
+    return time, [(int(part), '') if part.isdigit() else (-1, part) for part in parts]

@@ -1,13 +1,12 @@
 """`ModelCheckpoint`: saves the whole job's state during training."""
 
 import os
-import shutil
 import warnings
 
 from keras_parallax import checkpoint, random_state, resuming
 from keras_parallax.compat import tf
 from keras_parallax.errors import CheckpointError, PlanError
-from keras_parallax.files import remove_leftovers, saved_under
+from keras_parallax.files import is_sharded, remove_leftovers, remove_sharded, saved_under
 from keras_parallax.optimizer import step_of
 from keras_parallax.tensorflow_slots import is_tensorflows, name_of
 
@@ -20,7 +19,7 @@ class ModelCheckpoint(tf.keras.callbacks.ModelCheckpoint):
     That is every weight, the optimizer's slots, counters and rates, the number of epochs, the
     states of NumPy's and Python's global generators, and the order into which `fit` has shuffled
     the samples. The file is one that plain Keras loads. It appears under its name when it is
-    complete; until then the one before stays.
+    complete; until then the one before stays. Folders on the way to it are made.
 
     In one file, rank 0 saves on its own: the callback may be given to every rank or to rank 0
     alone. Sharded, every rank saves what it owns: give the callback to every rank.
@@ -38,7 +37,9 @@ class ModelCheckpoint(tf.keras.callbacks.ModelCheckpoint):
         period: number of epochs between saves.
         sharded: whether to save a folder to which every rank writes its own part, on storage that
             every host sees. It takes as many times less time as there are ranks.
-        max_to_keep: number of checkpoints to keep, the newest ones; `None` keeps all.
+        max_to_keep: number of checkpoints to keep, the newest ones; `None` keeps all. Only what
+            this callback has written is removed, also by the job before a restart: files know by
+            which `filepath` and under which name they were written.
         on_save_error: `'raise'` ends training if a save fails, because the disk is full for
             instance; `'warn'` gives a warning, and training goes on.
 
@@ -77,7 +78,7 @@ class ModelCheckpoint(tf.keras.callbacks.ModelCheckpoint):
         if max_to_keep is not None and max_to_keep < 1:
             raise ValueError('max_to_keep must be 1 or more, but %r was given.' % (max_to_keep,))
         self.sharded, self.max_to_keep, self.on_save_error = sharded, max_to_keep, on_save_error
-        self._epochs, self._saved = 0, []
+        self._epochs = 0
         self._has_begun = False
 
     def set_model(self, model):
@@ -146,20 +147,21 @@ class ModelCheckpoint(tf.keras.callbacks.ModelCheckpoint):
     def _save(self, path, include_optimizer):
         save = checkpoint.save_parts if self.sharded else checkpoint.save
         best = {self.monitor: float(self.best)} if self.save_best_only else {}
-        save(self._trained, path, self._epochs, include_optimizer, best=best)
-        self._saved.append(path)
+        written = resuming.record_of(self.filepath, path)
+        save(self._trained, path, self._epochs, include_optimizer, best=best, written=written)
         if self.max_to_keep is not None and step_of(self._trained).rank == 0:
             self._remove_old()
 
     def _remove_old(self):
-        found = [
+        """Removes what this callback has written, before a restart of the job too, and no more."""
+        written = [
             path
             for path in saved_under(self.filepath)
-            if path in self._saved or resuming.is_checkpoint(path)
+            if resuming.is_written_by(self.filepath, path)
         ]
-        for path in found[: -self.max_to_keep]:
-            if os.path.isdir(path):
-                shutil.rmtree(path)
+        for path in written[: -self.max_to_keep]:
+            if is_sharded(path):
+                remove_sharded(path)
             else:
                 os.remove(path)
 

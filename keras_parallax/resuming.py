@@ -13,9 +13,10 @@ from keras_parallax.checkpoint import ORDER, OURS, read_state, scalars
 from keras_parallax.errors import CheckpointError
 from keras_parallax.files import is_sharded, read_manifest, saved_under
 from keras_parallax.optimizer import step_of
+from keras_parallax.patterns import can_name, changing_part
 
 #: The state of a file that does not tell one: that of plain Keras.
-_UNKNOWN = {'epoch': 0, 'hyperparameters': {}, 'best': {}}
+_UNKNOWN = {'epoch': 0, 'hyperparameters': {}, 'best': {}, 'written': None}
 
 
 class _Parts:
@@ -161,6 +162,7 @@ def latest_checkpoint(filepath):
 
     Args:
         filepath: the callback's argument, with its fields, for instance `'model-{epoch:02d}.h5'`.
+            A name that filling them cannot have given, such as `model-best.h5`, is passed over.
 
     Returns:
         A path, or `None` if there is none.
@@ -173,7 +175,7 @@ def latest_checkpoint(filepath):
         ```
     """
     for path in reversed(saved_under(filepath)):
-        if is_checkpoint(path):
+        if (can_name(filepath, path) or is_written_by(filepath, path)) and is_checkpoint(path):
             return path
     return None
 
@@ -184,6 +186,38 @@ def is_checkpoint(path):
         with opened(path, checked=False) as (file, _, _):
             return bool(read_state(file))
     except CheckpointError:
+        return False
+
+
+def record_of(filepath, path):
+    """What a checkpoint keeps of the callback that wrote it, to be known by after a restart.
+
+    Args:
+        filepath: the callback's argument.
+        path: the path of the checkpoint.
+
+    Returns:
+        A dict of strings. A folder may be moved, or named by another path.
+    """
+    return {
+        'filepath': changing_part(filepath, filepath),
+        'name': changing_part(filepath, path),
+    }
+
+
+def is_written_by(filepath, path):
+    """Whether a callback has written a checkpoint, under the name that it has.
+
+    What else lies there under such a name, a copy of a checkpoint under another name, and a
+    checkpoint that does not tell, is not the callback's.
+
+    Args:
+        filepath: the callback's argument.
+        path: the path of a file or a folder.
+    """
+    try:
+        return state_of(path)['written'] == record_of(filepath, path)
+    except (CheckpointError, OSError):
         return False
 
 

@@ -19,7 +19,7 @@ from keras_parallax.blocks import (
     progress,
 )
 from keras_parallax.errors import CheckpointError
-from keras_parallax.files import ForgivingFile, free_bytes, written_aside
+from keras_parallax.files import ForgivingFile, why_unwritten, written_aside
 from keras_parallax.scope import scope_of
 from keras_parallax.slots import names_in_keras
 
@@ -104,11 +104,7 @@ def created(filepath):
     except OSError as error:
         if isinstance(error, CheckpointError):
             raise
-        raise CheckpointError(
-            '%s could not be written: %s. What was there before is unchanged; %d MiB are free on '
-            'its disk without the incomplete file.'
-            % (filepath, error, free_bytes(filepath) // 2**20)
-        ) from error
+        raise CheckpointError(why_unwritten(filepath, error)) from error
 
 
 def write_model(model, file, include_optimizer=True):

@@ -1,7 +1,9 @@
 """Checkpoints as files: whole or not there, and told from damaged ones."""
 
+import errno
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -36,11 +38,41 @@ def test_an_error_leaves_the_file_of_before_and_nothing_else(tmpdir):
 
 
 def test_a_saved_file_has_the_rights_of_any_new_file(tmpdir):
-    tmpdir.join('other').write('')
-    with files.written_aside(str(tmpdir.join('model.h5'))):
+    for mask in (0o077, 0o002):
+        before = os.umask(mask)
+        try:
+            other, path = tmpdir.join('%o' % mask), tmpdir.join('model-%o' % mask)
+            other.write('')
+            with files.written_aside(str(path)):
+                pass
+        finally:
+            os.umask(before)
+        rights = {os.stat(str(file)).st_mode for file in (other, path)}
+        assert len(rights) == 1
+
+
+def test_a_save_does_not_touch_the_umask_which_is_that_of_all_threads(tmpdir, monkeypatch):
+    def umask(mask):
+        raise AssertionError('set to %o' % mask)
+
+    monkeypatch.setattr(os, 'umask', umask)
+    with files.written_aside(str(tmpdir.join('model.h5'))) as aside:
+        assert os.path.exists(aside)
+    assert names(tmpdir) == ['model.h5']
+
+
+def test_folders_on_the_way_are_made(tmpdir):
+    with files.written_aside(str(tmpdir.join('a', 'b', 'model.h5'))):
         pass
-    rights = {os.stat(str(tmpdir.join(name))).st_mode for name in ('other', 'model.h5')}
-    assert len(rights) == 1
+    assert names(tmpdir.join('a', 'b')) == ['model.h5']
+
+
+def test_only_a_full_disk_is_told_to_be_full(tmpdir):
+    path = str(tmpdir.join('no', 'such', 'model.h5'))
+    full = files.why_unwritten(path, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+    assert re.search(r'No space left.*; [1-9]\d* MiB are free', full), full
+    other = files.why_unwritten(path, OSError(errno.EACCES, os.strerror(errno.EACCES)))
+    assert 'Permission denied' in other and 'free' not in other
 
 
 def test_a_file_that_cannot_be_written_says_so_when_it_is_asked():

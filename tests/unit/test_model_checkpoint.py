@@ -31,21 +31,71 @@ def fit(model, *callbacks, epochs=4, **arguments):
     model.fit(ids, targets, 6, epochs, verbose=0, callbacks=list(callbacks), **arguments)
 
 
-@pytest.mark.parametrize('sharded', [False, True], ids=['single', 'sharded'])
+FORMS = pytest.mark.parametrize('sharded', [False, True], ids=['single', 'sharded'])
+
+
+@FORMS
 def test_the_newest_checkpoints_are_kept_and_the_files_of_others(model, sharded, tmpdir):
-    tmpdir.join('model-notes').write('of the user')
-    # Left by a process that was killed while it saved.
-    tmpdir.join('.model-03.1234.part').write('half')
     pattern = str(tmpdir.join('model-{epoch:02d}'))
-    callback = kp.callbacks.ModelCheckpoint(pattern, sharded=sharded, max_to_keep=2)
-    assert kp.latest_checkpoint(pattern) is None
-    fit(model, callback)
-    assert sorted(os.listdir(str(tmpdir))) == ['model-03', 'model-04', 'model-notes']
-    assert kp.latest_checkpoint(pattern) == str(tmpdir.join('model-04'))
+
+    def callback(filepath=pattern, **arguments):
+        return kp.callbacks.ModelCheckpoint(filepath, sharded=sharded, **arguments)
+
+    # Another callback's, under a name that a wildcard would take for one of this one's.
+    fit(model, callback(str(tmpdir.join('model-best'))), epochs=1)
+    # A user's own files, under names that this callback might have given but will not.
+    model.save(str(tmpdir.join('model-90')))
+    fit(model, callback(str(tmpdir.join('kept'))), epochs=1)
+    os.rename(str(tmpdir.join('kept')), str(tmpdir.join('model-91')))
+    tmpdir.join('model-92').write('of the user')
+    others = ['model-90', 'model-91', 'model-92', 'model-best']
+    # Left by a process that was killed while it saved, and by one that saves something else.
+    tmpdir.join('.model-03.0123456789abcdef.part').write('half')
+    tmpdir.join('.model-best.0123456789abcdef.part').write('half')
+    fit(model, callback(max_to_keep=2))
+    assert sorted(os.listdir(str(tmpdir))) == sorted(
+        ['.model-best.0123456789abcdef.part', 'model-03', 'model-04'] + others
+    )
     # Those of an earlier process count, too.
-    fit(model, kp.callbacks.ModelCheckpoint(pattern, sharded=sharded, max_to_keep=1), epochs=1)
-    assert sorted(os.listdir(str(tmpdir))) == ['model-01', 'model-notes']
+    fit(model, callback(max_to_keep=1), epochs=1)
+    left = [name for name in os.listdir(str(tmpdir)) if not name.startswith('.')]
+    assert sorted(left) == sorted(['model-01'] + others)
     assert model.strategy.resume(model, str(tmpdir.join('model-01'))) == 1
+
+
+@FORMS
+def test_the_checkpoint_of_another_callback_is_not_the_latest(model, sharded, tmpdir):
+    pattern, best = str(tmpdir.join('model-{epoch:02d}.h5')), str(tmpdir.join('model-best.h5'))
+    assert kp.latest_checkpoint(pattern) is None
+    fit(model, kp.callbacks.ModelCheckpoint(best, sharded=sharded), epochs=1)
+    assert kp.latest_checkpoint(pattern) is None
+    fit(model, kp.callbacks.ModelCheckpoint(pattern, sharded=sharded), epochs=2)
+    fit(model, kp.callbacks.ModelCheckpoint(best, sharded=sharded), epochs=1)
+    assert kp.latest_checkpoint(pattern) == pattern.format(epoch=2)
+    assert kp.latest_checkpoint(best) == best
+
+
+def test_checkpoints_are_known_where_their_folder_was_moved_to(model, tmpdir):
+    pattern = str(tmpdir.join('before', '{epoch}', 'model-{loss:.1e}.h5'))
+    fit(model, kp.callbacks.ModelCheckpoint(pattern), epochs=2)
+    os.rename(str(tmpdir.join('before')), str(tmpdir.join('after')))
+    pattern = pattern.replace('before', 'after')
+    assert kp.latest_checkpoint(pattern).startswith(str(tmpdir.join('after', '2')))
+    fit(model, kp.callbacks.ModelCheckpoint(pattern, max_to_keep=1), epochs=1)
+    left = [names for _, _, names in os.walk(str(tmpdir)) if names]
+    assert len(left) == 1 and kp.latest_checkpoint(pattern).endswith(left[0][0])
+
+
+@FORMS
+def test_a_file_of_the_user_in_the_folder_of_a_checkpoint_is_kept(model, sharded, tmpdir):
+    pattern = str(tmpdir.join('{epoch}', 'model' if not sharded else ''))
+    notes = tmpdir.join('1', 'notes.txt')
+    write = keras.callbacks.LambdaCallback(
+        on_epoch_end=lambda epoch, logs: epoch == 0 and notes.write('of the user')
+    )
+    fit(model, kp.callbacks.ModelCheckpoint(pattern, sharded=sharded, max_to_keep=1), write)
+    assert notes.read() == 'of the user'
+    assert os.listdir(str(tmpdir.join('1'))) == ['notes.txt']
 
 
 def test_a_damaged_checkpoint_is_not_the_latest(model, tmpdir):
@@ -209,12 +259,31 @@ def test_without_a_checkpoint_resume_changes_nothing(model, tmpdir):
         np.testing.assert_array_equal(one, other)
 
 
-def test_a_save_that_fails_raises_or_warns_as_asked(model, tmpdir):
-    path = str(tmpdir.join('no', 'such', 'folder', 'model.h5'))
-    with pytest.raises(kp.CheckpointError, match='could not be written'):
-        fit(model, kp.callbacks.ModelCheckpoint(path))
-    with pytest.warns(UserWarning, match='No checkpoint after epoch 2'):
-        fit(model, kp.callbacks.ModelCheckpoint(path, on_save_error='warn'), epochs=2)
+@FORMS
+def test_folders_on_the_way_to_a_checkpoint_are_made(model, sharded, tmpdir):
+    pattern = str(tmpdir.join('no', 'such', '{epoch}', 'model.h5'))
+    fit(model, kp.callbacks.ModelCheckpoint(pattern, sharded=sharded), epochs=2)
+    assert kp.latest_checkpoint(pattern) == pattern.format(epoch=2)
+
+
+def test_folders_on_the_way_to_a_saved_model_are_made(model, tmpdir):
+    model.save(str(tmpdir.join('a', 'b', 'model.h5')))
+    model.save_weights(str(tmpdir.join('c', 'd', 'model.h5')))
+    assert keras.models.load_model(str(tmpdir.join('a', 'b', 'model.h5'))).count_params()
+    model.load_weights(str(tmpdir.join('c', 'd', 'model.h5')))
+
+
+@FORMS
+def test_a_save_that_fails_raises_or_warns_as_asked(model, sharded, tmpdir):
+    tmpdir.join('file').write('in the way')
+    path = str(tmpdir.join('file', 'model.h5'))
+    told = 'Not a directory|File exists'
+    with pytest.raises(kp.CheckpointError, match=told) as caught:
+        fit(model, kp.callbacks.ModelCheckpoint(path, sharded=sharded))
+    assert path in str(caught.value) and 'MiB' not in str(caught.value)
+    with pytest.warns(UserWarning, match='No checkpoint after epoch 2.*(%s)' % told):
+        callback = kp.callbacks.ModelCheckpoint(path, sharded=sharded, on_save_error='warn')
+        fit(model, callback, epochs=2)
 
 
 @pytest.mark.parametrize('argument', [{'on_save_error': 'ignore'}, {'max_to_keep': 0}])
