@@ -1,5 +1,6 @@
 """What every rank must agree on before the first step, and who differs if they do not."""
 
+from keras_parallax.canonical import canonical, configuration
 from keras_parallax.errors import ModelMismatchError
 
 
@@ -22,14 +23,14 @@ def model_report(plan, optimizer, settings, asked=()):
     inner = getattr(optimizer, 'optimizer', None)
     said.append(('optimizer', type(optimizer if inner is None else inner).__name__))
     if inner is None:
-        said.append(('optimizer config', repr(sorted(optimizer.get_config().items()))))
+        said.append(('optimizer config', configuration(optimizer)))
     settings = settings._replace(
         compression=settings.compression.__name__,
         pull_compression=settings.pull_compression.__name__,
     )
-    said.append(('settings of ParallaxOptimizer', repr(dict(settings._asdict()))))
+    said.append(('settings of ParallaxOptimizer', canonical(dict(settings._asdict()))))
     for options in asked:
-        said.append(('%s of ParallaxStrategy' % type(options).__name__, repr(options)))
+        said.append(('%s of ParallaxStrategy' % type(options).__name__, canonical(options)))
     return said
 
 
