@@ -4,9 +4,11 @@ import hashlib
 import json
 import os
 import statistics
+import warnings
 
 from keras_parallax import roads, search
 from keras_parallax.errors import PlanError
+from keras_parallax.files import written_aside
 
 SEARCH = 'search'
 #: Steps after a change that do not count: the first one opens connections.
@@ -108,28 +110,54 @@ def cache_key(report, cluster):
 
 
 def _path(key):
-    folder = os.path.expanduser(os.environ.get(FOLDER_VARIABLE, FOLDER))
+    folder = os.path.expanduser(os.environ.get(FOLDER_VARIABLE) or FOLDER)
+    if folder.startswith('~'):
+        raise OSError('this user has no home folder')
     return os.path.join(folder, 'partitions', key + '.json')
 
 
 def remember(key, shards):
     """Keeps a choice for the next job of the same model on the same cluster.
 
+    If that cannot be done, it warns: the next job will measure again.
+
     Args:
         key: a `cache_key`.
         shards: the number of shards.
     """
-    path = _path(key)
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    aside = '%s.%d' % (path, os.getpid())
-    with open(aside, 'w') as file:
-        json.dump({'shards': shards}, file)
-    os.replace(aside, path)
+    try:
+        with written_aside(_path(key)) as aside, open(aside, 'w') as file:
+            json.dump({'shards': shards}, file)
+    except OSError as error:
+        _warn('The number of shards that was chosen is not kept for the next job', error)
 
 
-def remembered(key):
-    """The number of shards that was chosen before, or `None`."""
-    if not os.path.exists(_path(key)):
+def remembered(key, most):
+    """The number of shards that was chosen before, or `None` if it must be measured.
+
+    Args:
+        key: a `cache_key`.
+        most: the largest number that there can be.
+    """
+    path = None
+    try:
+        path = _path(key)
+        with open(path) as file:
+            shards = json.load(file)['shards']
+        if isinstance(shards, bool) or not isinstance(shards, int) or not 1 <= shards <= most:
+            raise ValueError('shards must be from 1 to %d, but %r is there' % (most, shards))
+        return shards
+    except FileNotFoundError:
         return None
-    with open(_path(key)) as file:
-        return json.load(file)['shards']
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        about = ' in %s' % path if path else ''
+        _warn('The number of shards that was chosen before%s is not used' % about, error)
+        return None
+
+
+def _warn(what, error):
+    warnings.warn(
+        '%s (%s: %s). To keep numbers of shards in another folder, set %s.'
+        % (what, type(error).__name__, error, FOLDER_VARIABLE),
+        stacklevel=3,
+    )

@@ -87,7 +87,10 @@ class Tuning:
         if not tables:
             return
         step, key = self._step, partition_search.cache_key(report, cluster)
-        known = step.gather(partition_search.remembered(key))[0]
+        most = max(planned.rows for planned in tables)
+        # What rank 0 remembers counts.
+        known = partition_search.remembered(key, most) if step.rank == 0 else None
+        known = step.gather(known)[0]
         start = max(len(planned.shards) for planned in tables)
         if known is not None:
             if known != start and step.may_move:
@@ -96,7 +99,7 @@ class Tuning:
         self._search = partition_search.PartitionSearch(
             step,
             start=start,
-            most=max(planned.rows for planned in tables),
+            most=most,
             gather=step.gather,
             key=key,
             tell=print if step.rank == 0 else None,
