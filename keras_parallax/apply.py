@@ -112,7 +112,7 @@ def build_updates(optimizer, keras_updates, variables, dense, mine):
             operations.extend(updates.apply_by_row(optimizer, rule, part, slots))
     pairs = _pairs(variables, dense, mine)
     since = compat.operation_id(tf.no_op())
-    if hasattr(optimizer, 'optimizer'):
+    if compat.tensorflows(optimizer) is not None:
         # When a table moves, the slots of one that stays get other storage, too.
         shards = [pair.variable for pair in pairs if pair.table is not None]
         compat.forget_slots(optimizer.optimizer, shards)
@@ -132,7 +132,7 @@ def build_updates(optimizer, keras_updates, variables, dense, mine):
             sharding.forget_variable(slot)
         storage += [slot for slot in found if _owner_of_slot(slot, mine) == mine.rank]
         storage += [pair.variable for pair in pairs if pair.table and pair.shard is None]
-        if not hasattr(optimizer, 'optimizer'):
+        if compat.tensorflows(optimizer) is None:
             _place_on_servers(pairs, state, since)
     if state is not None:
         state.slots.update({table.variable: slots for table, slots in row_slots.items()})
@@ -243,7 +243,7 @@ class _Kept(NamedTuple):
 
 def _kept(optimizer, before, updated):
     """What an optimizer keeps for the variables that it updates itself, `_Kept`."""
-    if not hasattr(optimizer, 'optimizer'):
+    if compat.tensorflows(optimizer) is None:
         weights = optimizer.own_weights
         made = [weight for weight in weights if weight not in before]
         known = not updated or len(made) % len(updated) == 0
@@ -262,11 +262,12 @@ def _state(optimizer, kept, pairs, mine):
 
     Its slots of shards are stored under names that every rank knows.
     """
-    if not mine.sync and (hasattr(optimizer, 'optimizer') or not kept.known):
+    of_tensorflow = compat.tensorflows(optimizer) is not None
+    if not mine.sync and (of_tensorflow or not kept.known):
         raise PlanError(
             "sync=False is for Keras's own optimizers, of which it is known which of their "
             'variables several workers may change at a time, but %s was given; use one of them, '
-            'or sync=True.' % type(getattr(optimizer, 'optimizer', optimizer)).__name__
+            'or sync=True.' % compat.name_of_optimizer(optimizer)
         )
     if not kept.known:
         return None

@@ -114,7 +114,7 @@ def save_parts(
 
 def _write_model(model, file, include_optimizer):
     """As `saving.write_model`, with the slots of TensorFlow's optimizers."""
-    theirs = include_optimizer and tensorflow_slots.is_tensorflows(model.optimizer)
+    theirs = include_optimizer and compat.tensorflows(model.optimizer) is not None
     tables = saving.write_model(model, file, include_optimizer and not theirs)
     if theirs:
         tables.update(tensorflow_slots.write(model, file))
@@ -194,7 +194,7 @@ def _state(model, epoch, best, written):
         'epoch': epoch,
         'best': best or {},
         'written': written,
-        'optimizer': tensorflow_slots.name_of(optimizer),
+        'optimizer': compat.name_of_optimizer(optimizer),
         'hyperparameters': _hyperparameters(optimizer) if optimizer else {},
     }
 
@@ -202,7 +202,7 @@ def _state(model, epoch, best, written):
 def scalars(optimizer):
     """The optimizer's own variables of one number, by attribute: rates, counters, schedules."""
     kept = dict(vars(optimizer))
-    if tensorflow_slots.is_tensorflows(optimizer):
+    if compat.tensorflows(optimizer) is not None:
         inner = optimizer.optimizer
         kept.update({'optimizer.' + name: value for name, value in vars(inner).items()})
         others = (compat.kept_by(inner, optimizer.iterations.graph, []) or [{}])[0]

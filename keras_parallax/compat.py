@@ -139,6 +139,23 @@ def package_of(thing):
     return None
 
 
+def tensorflows(optimizer):
+    """The `tf.train.Optimizer` that a Keras optimizer stands for, or `None` if it is no wrapper.
+
+    Asked by class: optimizers of users keep an inner one under the name `optimizer`, too.
+    """
+    for cls in type(optimizer).__mro__:
+        in_keras = cls.__module__ in ('keras.optimizers', 'tensorflow.python.keras.optimizers')
+        if in_keras and cls.__name__ == 'TFOptimizer':
+            return optimizer.optimizer
+    return None
+
+
+def name_of_optimizer(optimizer):
+    """The name of an optimizer's class, that of TensorFlow's rather than of Keras's wrapper."""
+    return type(tensorflows(optimizer) or optimizer).__name__
+
+
 def replace_input(operation, index, tensor):
     """Connects input number `index` of an operation to another tensor.
 
@@ -251,6 +268,29 @@ def open_session_of(package, graph):
         from tensorflow.python.keras import backend
     session = backend._SESSION
     return session if session is not None and session.graph is graph else None
+
+
+def number_in(variable):
+    """The value of a small variable, without initializing any: its initial one if it has none yet.
+
+    `backend.get_value` would initialize every variable of the graph, tables among them.
+
+    Args:
+        variable: a variable of either kind.
+
+    Returns:
+        An array.
+    """
+    graph = variable.graph
+    sessions = [open_session_of(package, graph) for package in loaded_keras_packages()]
+    for session in sessions:
+        if session is None:
+            continue
+        with graph.as_default():
+            if session.run(tf.is_variable_initialized(variable)):
+                return session.run(variable)
+    with tf.Session(graph=graph) as session:
+        return session.run(variable.initial_value)
 
 
 def kept_by(optimizer, graph, variables):

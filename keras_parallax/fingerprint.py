@@ -1,5 +1,6 @@
 """What every rank must agree on before the first step, and who differs if they do not."""
 
+from keras_parallax import compat
 from keras_parallax.canonical import canonical, configuration
 from keras_parallax.errors import ModelMismatchError
 
@@ -20,9 +21,8 @@ def model_report(plan, optimizer, settings, asked=()):
         (variable.name, '%s %s, %s' % (list(variable.shape), variable.dtype, variable.kind))
         for variable in plan.variables
     ]
-    inner = getattr(optimizer, 'optimizer', None)
-    said.append(('optimizer', type(optimizer if inner is None else inner).__name__))
-    if inner is None:
+    said.append(('optimizer', compat.name_of_optimizer(optimizer)))
+    if compat.tensorflows(optimizer) is None:
         said.append(('optimizer config', configuration(optimizer)))
     settings = settings._replace(
         compression=settings.compression.__name__,

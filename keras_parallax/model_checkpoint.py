@@ -3,12 +3,11 @@
 import os
 import warnings
 
-from keras_parallax import checkpoint, random_state, resuming
+from keras_parallax import checkpoint, compat, random_state, resuming
 from keras_parallax.compat import tf
 from keras_parallax.errors import CheckpointError, PlanError
 from keras_parallax.files import is_sharded, remove_leftovers, remove_sharded, saved_under
 from keras_parallax.optimizer import step_of
-from keras_parallax.tensorflow_slots import is_tensorflows, name_of
 
 _RAISE, _WARN = 'raise', 'warn'
 
@@ -89,12 +88,12 @@ class ModelCheckpoint(tf.keras.callbacks.ModelCheckpoint):
     def on_train_begin(self, logs=None):
         """Checks that the state can be saved."""
         step, optimizer = step_of(self._trained), self._trained.optimizer
-        keeps = not self.save_weights_only and (step.has_shards or is_tensorflows(optimizer))
+        keeps = not self.save_weights_only and (step.has_shards or compat.tensorflows(optimizer))
         if step.state is None and keeps:
             raise PlanError(
                 'The state of %s cannot be saved, for it is not known which of its variables '
                 'belong to which variable of the model; use another optimizer, or '
-                'save_weights_only=True.' % name_of(optimizer)
+                'save_weights_only=True.' % compat.name_of_optimizer(optimizer)
             )
         if step.rank == 0:
             remove_leftovers(self.filepath)

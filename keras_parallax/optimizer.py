@@ -85,7 +85,7 @@ class _Wrapper:
 
     def _updates_of(self, pairs):
         """The update operations of the optimizer itself, for pairs of variable and gradient."""
-        if isinstance(getattr(self, 'optimizer', None), tf.train.Optimizer):
+        if compat.tensorflows(self) is not None:
             if not pairs:
                 return [tf.assign_add(self.iterations, 1)]
             gradients = [(gradient, variable) for variable, gradient in pairs]

@@ -235,7 +235,7 @@ def _read(model, step, path, block_bytes, show_progress):
         share = (step.rank, step.size) if sources else (0, 1)
         mover = restoring.Mover(model, block_bytes, show_progress, sources, share)
         restoring.read_weights(model, restoring.weights_group(file), False, mover)
-        theirs = tensorflow_slots.is_tensorflows(model.optimizer)
+        theirs = compat.tensorflows(model.optimizer) is not None
         read_optimizer = tensorflow_slots.read if theirs else restoring.read_optimizer
         if not read_optimizer(model, file, mover):
             warnings.warn(
@@ -257,7 +257,7 @@ def _check_optimizer(model, file, path):
         saved = json.loads(config.decode('utf-8'))['optimizer_config']['class_name']
     else:
         return
-    own = tensorflow_slots.name_of(model.optimizer)
+    own = compat.name_of_optimizer(model.optimizer)
     if saved.lower() != own.lower():
         raise CheckpointError(
             '%s was saved with the optimizer %s, but the model is compiled with %s; compile it '

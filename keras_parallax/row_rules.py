@@ -136,7 +136,7 @@ def _never(optimizer):
 
 
 def _no_momentum(optimizer):
-    return float(compat.package_of(optimizer).backend.get_value(optimizer.momentum)) == 0.0
+    return float(compat.number_in(optimizer.momentum)) == 0.0
 
 
 def _uses_momentum(optimizer):

@@ -152,7 +152,7 @@ def fill_datasets(model, file, tables, block_bytes=BLOCK_BYTES, show_progress=No
 
 def _has_weights(optimizer):
     # Keras does not save the state of TensorFlow's optimizers, and warns of it.
-    return not hasattr(optimizer, 'optimizer')
+    return compat.tensorflows(optimizer) is None
 
 
 def _write_slots(package, optimizer, weights, file):

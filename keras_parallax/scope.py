@@ -10,7 +10,7 @@ from keras_parallax.blocks import ShardedRows
 from keras_parallax.compat import tf
 from keras_parallax.errors import ScopeError
 from keras_parallax.filling import COPY_BYTES
-from keras_parallax.graph import reads
+from keras_parallax.graph import ancestors, reads
 from keras_parallax.session import ParallaxSession
 from keras_parallax.table import ShardedVariable
 
@@ -24,7 +24,7 @@ class WeightRecord(NamedTuple):
     Attributes:
         package: name of the layer's Keras package.
         layer_name: the layer's name.
-        regularizer: the regularizer, or `None`.
+        regularizer: the regularizer, or `None`, also if its penalty does not depend on the weight.
         penalties: the scalar tensors that the regularizer returned.
     """
 
@@ -283,7 +283,8 @@ def _recording(package, original, records):
 
             def penalty(weight):
                 value = regularizer(weight)
-                penalties.append(value)
+                if _depends_on(value, weight):
+                    penalties.append(value)
                 return value
 
             if len(args) > 4:
@@ -291,7 +292,14 @@ def _recording(package, original, records):
             else:
                 kwargs['regularizer'] = penalty
         weight = original(layer, *args, **kwargs)
-        records[weight] = WeightRecord(package.name, layer.name, regularizer, penalties)
+        # `l2(0.)` returns the number 0.
+        asks = regularizer if penalties else None
+        records[weight] = WeightRecord(package.name, layer.name, asks, penalties)
         return weight
 
     return add_weight
+
+
+def _depends_on(penalty, weight):
+    """Whether what a regularizer has returned is a tensor that tells something of the weight."""
+    return isinstance(penalty, tf.Tensor) and compat.storage(weight).op in ancestors([penalty])

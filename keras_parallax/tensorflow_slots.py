@@ -12,16 +12,6 @@ from keras_parallax.errors import CheckpointError
 GROUP = '/keras_parallax/slots'
 
 
-def is_tensorflows(optimizer):
-    """Whether a Keras optimizer stands for one of TensorFlow's."""
-    return hasattr(optimizer, 'optimizer')
-
-
-def name_of(optimizer):
-    """The name of an optimizer's class, that of TensorFlow's rather than of Keras's wrapper."""
-    return type(getattr(optimizer, 'optimizer', optimizer)).__name__
-
-
 def write(model, file):
     """Writes the slots, but for the rows of large ones.
 
@@ -77,7 +67,7 @@ def read(model, file, mover):
         raise CheckpointError(
             '%s holds the state of another optimizer or model: %s of this model differs from the '
             'saved one in the slots %s.'
-            % (file.filename, name_of(model.optimizer), ', '.join(differing))
+            % (file.filename, compat.name_of_optimizer(model.optimizer), ', '.join(differing))
         )
     small = []
     for path, weight in weights.items():

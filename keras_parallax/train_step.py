@@ -306,7 +306,7 @@ class TrainStep:
 
     def _own_formula(self):
         """Whether the optimizer is Keras's or a user's, rather than one of TensorFlow's."""
-        return not hasattr(self._optimizer, 'optimizer')
+        return compat.tensorflows(self._optimizer) is None
 
     def _takes_whole(self, way):
         return way.rule is None and self._own_formula()

@@ -1,6 +1,6 @@
 """What a job learns from its first steps, and does about it: densities, places, shard numbers."""
 
-from keras_parallax import density, partition_search, predict, roads
+from keras_parallax import compat, density, partition_search, predict, roads
 from keras_parallax.classify import SPARSE
 from keras_parallax.errors import PlanError
 
@@ -72,7 +72,7 @@ class Tuning:
         raise PlanError(
             '%s moves tables while they train, but the slots of %s are not told apart, so they '
             "cannot move along; use an optimizer of Keras's own or of TensorFlow's, or give %s."
-            % (moves, type(getattr(optimizer, 'optimizer', optimizer)).__name__, instead)
+            % (moves, compat.name_of_optimizer(optimizer), instead)
         )
 
     def search_partitions(self, plan, report, cluster):

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple, Optional
 
-from keras_parallax import row_rules, uses
+from keras_parallax import compat, row_rules, uses
 from keras_parallax.classify import WHOLE_TABLE
 from keras_parallax.compat import tf
 from keras_parallax.errors import PlanError
@@ -48,9 +48,9 @@ def choose_way(optimizer, sparse_update, penalized, constrained):
                 "whole of it; use sparse_update='exact', or a constraint along axis 1."
             )
         return UpdateWay(rule, "touched rows only: 'lazy', not the numbers of Keras's %s" % name)
-    if hasattr(optimizer, 'optimizer'):
+    if compat.tensorflows(optimizer) is not None:
         return UpdateWay(
-            None, "TensorFlow's own sparse update (%s)" % type(optimizer.optimizer).__name__
+            None, "TensorFlow's own sparse update (%s)" % compat.name_of_optimizer(optimizer)
         )
     if rule is not None and not penalized and not constrained and rule.exact_if(optimizer):
         return UpdateWay(rule, "touched rows only, which is exact for Keras's %s" % name)
@@ -92,7 +92,7 @@ def update_of(optimizer, sparse_update, variable, record):
         ),
     )
     rule = row_rules.rule_for(optimizer)
-    by_tensorflow = hasattr(optimizer, 'optimizer')
+    by_tensorflow = compat.tensorflows(optimizer) is not None
     return Update(
         way.words,
         whole=way.rule is None and not by_tensorflow,
@@ -150,7 +150,8 @@ def _penalty_gradient(part, loss):
         return None
     with tf.device(part.variable.device):
         rows = part.variable.value()
-        return tf.add_n(factors) * tf.gradients(table.regularizer(rows), rows)[0]
+        (gradient,) = tf.gradients(table.regularizer(rows), rows)
+        return None if gradient is None else tf.add_n(factors) * gradient
 
 
 def apply_by_row(optimizer, rule, update, slots):
