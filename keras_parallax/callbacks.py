@@ -1,10 +1,20 @@
 """Callbacks with the names and arguments of Horovod's and Keras's, for both Keras packages."""
 
+import numpy as np
+
 from keras_parallax import compat
 from keras_parallax.compat import horovod_callbacks, tf
-from keras_parallax.errors import PlanError, UnequalBatchesError
+from keras_parallax.epoch_reports import (
+    batches_per_epoch,
+    check_equal_batches,
+    mean,
+    metrics_missing,
+    numbers,
+)
+from keras_parallax.errors import MetricMismatchError, PlanError
 from keras_parallax.model_checkpoint import ModelCheckpoint
 from keras_parallax.optimizer import step_of
+from keras_parallax.replicas import moving_statistics, own_states
 
 __all__ = [
     'BroadcastGlobalVariablesCallback',
@@ -32,6 +42,10 @@ class BroadcastGlobalVariablesCallback(_LateBackend, tf.keras.callbacks.Callback
 
     Dense variables and the optimizer's slots are broadcast; a sharded table has one value in the
     whole job already, that of rank 0. It also checks that all ranks have equal numbers of batches.
+
+    `fit` of a model of a strategy does both by itself, with the `root_rank` of this callback, if it
+    is given, and that of rank 0 otherwise. This one is for values that other callbacks before it
+    have set, and for models without a strategy. Give it to every rank.
 
     Args:
         root_rank: the rank whose values count.
@@ -64,50 +78,25 @@ class BroadcastGlobalVariablesCallback(_LateBackend, tf.keras.callbacks.Callback
                 'from the values of rank 0; use root_rank=0.' % self.root_rank
             )
         check_equal_batches(step.gather(batches_per_epoch(self.params)))
-        step.broadcast(self.root_rank)
+        step.broadcast(self.root_rank, own_states(self.model))
 
 
-def batches_per_epoch(params):
-    """Number of batches in an epoch.
-
-    Args:
-        params: the dict that Keras gives to callbacks.
-
-    Returns:
-        An int, or `None` if it is not known.
-    """
-    if params.get('steps') is not None:
-        return int(params['steps'])
-    if params.get('samples') and params.get('batch_size'):
-        return -(-int(params['samples']) // int(params['batch_size']))
-    return None
-
-
-def check_equal_batches(batches):
-    """Compares the numbers of batches of the ranks.
-
-    Args:
-        batches: a list with each rank's number of batches in an epoch, or `None` where unknown.
-
-    Raises:
-        UnequalBatchesError: two known numbers differ.
-    """
-    known = [(number, rank) for rank, number in enumerate(batches) if number is not None]
-    if len({number for number, _ in known}) > 1:
-        raise UnequalBatchesError(
-            'The ranks have unequal numbers of batches in an epoch: %s. Give every rank the same '
-            'number, for instance by cutting the data to a multiple of the number of ranks.'
-            % ', '.join('rank %d has %d' % (rank, number) for number, rank in known)
-        )
-
-
-class MetricAverageCallback(
-    _LateBackend, horovod_callbacks.MetricAverageCallbackImpl, tf.keras.callbacks.Callback
-):
+class MetricAverageCallback(_LateBackend, tf.keras.callbacks.Callback):
     """Averages the metrics of an epoch over the ranks, for the callbacks after it.
 
+    `fit` of a model of a strategy does that by itself, before any callback; this one is for metrics
+    that other callbacks before it have added, and for models without a strategy. It changes nothing
+    about metrics that are averages already. Give it to every rank.
+
     Args:
-        device: as in Horovod's callback.
+        device: accepted for the sake of Horovod's callback.
+        average_moving_statistics: whether to average the weights that a model updates without
+            gradients too: the moving mean and variance of batch normalization. Each rank has those
+            of its own batches, and otherwise rank 0 saves its own.
+
+    Raises:
+        MetricMismatchError: at the end of an epoch, if a rank lacks metrics that another has; when
+            training begins, if a rank lacks the callback.
 
     Example:
         ```python
@@ -116,8 +105,27 @@ class MetricAverageCallback(
         ```
     """
 
-    def __init__(self, device=''):
-        super().__init__(None, device)
+    def __init__(self, device='', average_moving_statistics=False):
+        super().__init__()
+        self.device, self.average_moving_statistics = device, average_moving_statistics
+
+    def on_epoch_end(self, epoch, logs=None):
+        """Averages."""
+        step = step_of(self.model)
+        if step.size == 1:
+            return
+        own = numbers(logs)
+        of_ranks = step.gather(own)
+        different = metrics_missing(of_ranks)
+        if different:
+            raise MetricMismatchError(
+                '%s, so MetricAverageCallback cannot average them. Compute the same metrics on '
+                'every rank.' % different
+            )
+        for name in own:
+            logs[name] = np.float64(mean([metrics[name] for metrics in of_ranks]))
+        if self.average_moving_statistics:
+            step.average(moving_statistics(self.model))
 
 
 class LearningRateScheduleCallback(

@@ -94,6 +94,11 @@ class KerasPackage(NamedTuple):
         return importlib.import_module(self._internal + '.engine.network').Network
 
     @property
+    def callbacks(self):
+        """The module of its callbacks, with `CallbackList`."""
+        return importlib.import_module(self._internal + '.callbacks')
+
+    @property
     def may_overwrite(self):
         """Function that asks at the terminal whether to overwrite a path."""
         module = importlib.import_module(self._internal + '.utils.io_utils')

@@ -100,12 +100,44 @@ class UnequalBatchesError(ParallaxError, RuntimeError):
     Example:
         ```python
         >>> import keras_parallax as kp
-        >>> from keras_parallax.callbacks import check_equal_batches
+        >>> from keras_parallax.epoch_reports import check_equal_batches
         >>> try:
         ...     check_equal_batches([100, 99])
         ... except kp.UnequalBatchesError:
         ...     print('cut the data to a multiple of the number of ranks')
         cut the data to a multiple of the number of ranks
+        ```
+    """
+
+
+class MetricMismatchError(ParallaxError, RuntimeError):
+    """The ranks of one job have different metrics, or different callbacks that need all ranks.
+
+    Example:
+        ```python
+        >>> import keras_parallax as kp
+        >>> from keras_parallax.epoch_reports import check_equal_calls
+        >>> try:
+        ...     check_equal_calls([['MetricAverageCallback'], []])
+        ... except kp.MetricMismatchError:
+        ...     print('give MetricAverageCallback to rank 1 too')
+        give MetricAverageCallback to rank 1 too
+        ```
+    """
+
+
+class ReplicaMismatchError(ParallaxError, RuntimeError):
+    """The ranks of one job no longer have equal learning rates or equal dense weights.
+
+    Example:
+        ```python
+        >>> import keras_parallax as kp
+        >>> from keras_parallax.epoch_reports import check_rates
+        >>> try:
+        ...     check_rates([{'lr': 0.1}, {'lr': 0.05}], 'after epoch 1', [{}, {}])
+        ... except kp.ReplicaMismatchError:
+        ...     print('rank 1 has another rate')
+        rank 1 has another rate
         ```
     """
 

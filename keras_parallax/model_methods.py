@@ -3,7 +3,7 @@
 import functools
 import os
 
-from keras_parallax import compat, restoring, saving
+from keras_parallax import compat, restoring, saving, training_loop
 from keras_parallax.errors import ParallaxError
 from keras_parallax.table import ShardedVariable
 
@@ -21,6 +21,7 @@ def install():
             network.save = _routed(network.save, saving.save_model)
             network.save_weights = _routed(network.save_weights, _save_weights)
             network.load_weights = _routed(network.load_weights, _load_weights)
+            training_loop.install(package)
 
 
 def _routed(original, ours):

@@ -49,15 +49,17 @@ def slots_of_shards(before, synced, updated, dense):
     ]
 
 
-def broadcast(session, synced, root_rank, gather, prefix):
-    """Gives every rank the values that one rank has. A collective call.
+def broadcast(synced, root_rank, gather, prefix):
+    """Operations that give every rank the values that one rank has. A collective call.
 
     Args:
-        session: the session that holds the variables.
         synced: as `synced_variables` returns it; what not all ranks have is left alone.
         root_rank: the rank whose values count.
         gather: function that gathers a value from every rank.
         prefix: prefix of the collectives' names.
+
+    Returns:
+        A list of collective operations, to be run together.
     """
     everywhere = set.intersection(*map(set, gather(sorted(synced))))
     assigned = []
@@ -69,4 +71,4 @@ def broadcast(session, synced, root_rank, gather, prefix):
                 name='%s.broadcast.%s' % (prefix, name.replace(':', '.')),
             )
         assigned.append(synced[name].assign(value).op)
-    session.run(assigned)
+    return assigned

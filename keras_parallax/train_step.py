@@ -10,6 +10,7 @@ from keras_parallax import (
     filling,
     graph,
     host,
+    replicas,
     reshard,
     sharding,
     start_values,
@@ -65,6 +66,10 @@ class TrainStep:
         self.asked = self.request = strategy.request if strategy else Request()
         self._timing = strategy.timing if strategy and self._servers else asynchronous.Timing()
         self._first_tokens = self._gather = None
+        # Operations of broadcasts and averages that have been built, for the next time.
+        self._collectives = {}
+        #: Number of epochs that `fit` has trained.
+        self.epochs = 0
         self._strategy, self._tuning = strategy, Tuning(self)
         #: The order of samples that a checkpoint had, until training goes on from it.
         self.saved_order = None
@@ -153,6 +158,7 @@ class TrainStep:
             self._make_host(),
         )
         self._weights = None
+        self._collectives = {}
         operations = self._build_operations(self._tables)
         self._queues, self._awaited = list(self._gradients.queues), []
         if self._sharded:
@@ -387,11 +393,51 @@ class TrainStep:
             self._gather = self._job.gather if self._job else Gatherer(self._prefix)
         return self._gather(value)
 
-    def broadcast(self, root_rank):
+    @property
+    def backend(self):
+        """The backend of the optimizer's Keras package."""
+        return self._package.backend
+
+    @property
+    def acts_in_fit(self):
+        """Whether the ranks tell each other something at the epochs of `fit`."""
+        return bool(self._scope) and self.size > 1 and self.waits
+
+    @property
+    def replicas(self):
+        """The dense variables that it trains, which every rank holds, a list."""
+        return [variable for variable in self._variables if variable not in self._tables]
+
+    def broadcast(self, root_rank, own=()):
         """Gives every rank the values that one rank has. A collective call.
 
         Args:
             root_rank: the rank whose values count. Those of sharded tables are the job's already.
+            own: variables of which every rank keeps its own values.
         """
-        session = self._package.backend.get_session()
-        start_values.broadcast(session, self._synced, root_rank, self.gather, self._prefix)
+        variables = {
+            name: variable for name, variable in self._synced.items() if variable not in own
+        }
+
+        def build():
+            return start_values.broadcast(variables, root_rank, self.gather, self._prefix)
+
+        self._run_collective(('broadcast', root_rank, frozenset(variables)), build)
+
+    def average(self, variables):
+        """Gives variables their mean over the ranks. A collective call.
+
+        Args:
+            variables: a list of variables, the same on every rank.
+        """
+
+        def build():
+            return replicas.averaging(variables, self.size, self._prefix)
+
+        self._run_collective(('average', frozenset(variables)), build)
+
+    def _run_collective(self, key, build):
+        if key not in self._collectives:
+            with self._loss.graph.as_default():
+                self._collectives[key] = build()
+        self._package.backend.get_session().run(self._collectives[key])

@@ -1,0 +1,106 @@
+"""What every rank has for itself of a model: rates, dense weights, moving statistics, states."""
+
+from keras_parallax import compat, graph
+from keras_parallax.compat import ResourceVariable, horovod_ops, tf
+from keras_parallax.epoch_reports import sketch
+
+#: Where wrappers of layers keep them: `TimeDistributed` and `Bidirectional`.
+_WRAPPED = ('layer', 'forward_layer', 'backward_layer')
+
+
+def rates_of(optimizer):
+    """The numbers of an optimizer that a callback can change.
+
+    Args:
+        optimizer: a Keras optimizer.
+
+    Returns:
+        A dict from names of its attributes, such as `'lr'` and `'momentum'`, to floats.
+    """
+    variables = {
+        name: value
+        for name, value in vars(optimizer).items()
+        if isinstance(value, (tf.Variable, ResourceVariable))
+        and value.shape.ndims == 0
+        and value.dtype.is_floating
+    }
+    values = compat.package_of(optimizer).backend.batch_get_value(list(variables.values()))
+    return dict(zip(variables, map(float, values)))
+
+
+def sketches_of(step):
+    """The `sketch` of each dense weight that a step trains, a list."""
+    backend = step.backend
+    return [sketch(backend.get_value(variable)) for variable in step.replicas]
+
+
+def own_states(model):
+    """The variables of a model that are each rank's own: the states of its recurrent layers.
+
+    Args:
+        model: a model of either Keras package.
+
+    Returns:
+        A list of variables.
+    """
+    pending, states = [model], []
+    while pending:
+        layer = pending.pop()
+        pending.extend(getattr(layer, 'layers', None) or [])
+        inner = [getattr(layer, name, None) for name in _WRAPPED]
+        pending.extend(part for part in inner if part is not None)
+        if getattr(layer, 'stateful', False):
+            states.extend(_flat(getattr(layer, 'states', None)))
+    return [state for state in states if isinstance(state, (tf.Variable, ResourceVariable))]
+
+
+def _flat(value):
+    if isinstance(value, (list, tuple)):
+        return [part for item in value for part in _flat(item)]
+    return [value]
+
+
+def moving_statistics(model):
+    """The weights of a model that its updates write, as those of batch normalization.
+
+    Args:
+        model: a model of either Keras package.
+
+    Returns:
+        A list of variables, in the order of the model's weights.
+    """
+    pairs = [update[0] for update in model.updates if isinstance(update, tuple)]
+    updates = graph.ancestors([update for update in model.updates if not isinstance(update, tuple)])
+    return [
+        weight
+        for weight in model.non_trainable_weights
+        if isinstance(weight, (tf.Variable, ResourceVariable))
+        and weight.dtype.is_floating
+        and (
+            weight in pairs
+            or any(
+                operation in updates and compat.writes_to(operation, compat.storage(weight))
+                for operation in compat.storage(weight).consumers()
+            )
+        )
+    ]
+
+
+def averaging(variables, size, prefix):
+    """An operation that gives variables their mean over the ranks. A collective operation.
+
+    Args:
+        variables: the variables, the same on every rank.
+        size: the number of ranks.
+        prefix: prefix of the collectives' names.
+
+    Returns:
+        A `tf.Operation`.
+    """
+    assigned = []
+    for variable in variables:
+        name = '%s.average.%s' % (prefix, variable.name.replace(':', '.'))
+        with tf.name_scope(None):
+            total = horovod_ops._allreduce(tf.convert_to_tensor(variable), name=name)
+            assigned.append(variable.assign(total / size).op)
+    return tf.group(*assigned)

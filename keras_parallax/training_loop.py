@@ -1,0 +1,357 @@
+"""What `fit` does for models of a strategy in a job of several ranks, beside what Keras does.
+
+At its start the ranks compare what they are about to do, and take over the values of rank 0. At the
+end of an epoch its metrics are averaged before the user's callbacks see them; after these, the
+ranks compare their rates, and all stop if one does. So callbacks decide alike everywhere.
+"""
+
+import functools
+import inspect
+import warnings
+
+import numpy as np
+
+from keras_parallax import epoch_reports, replicas
+from keras_parallax.callback_code import may_end_an_epoch, mentions, name_of
+from keras_parallax.callbacks import (
+    BroadcastGlobalVariablesCallback,
+    MetricAverageCallback,
+    ModelCheckpoint,
+)
+from keras_parallax.compat import horovod_callbacks, tf
+from keras_parallax.errors import MetricMismatchError
+from keras_parallax.scope import scope_of
+
+
+def install(package):
+    """Wraps the methods of a Keras package's models that train or print, and its `CallbackList`.
+
+    Keras has no list of callbacks for every `fit` (Keras 2.2.4, TF 1.11; proven by
+    `tests/parallel/test_training.py`).
+
+    Args:
+        package: the `KerasPackage`.
+    """
+    model, callback_list = package.module.models.Model, package.callbacks.CallbackList
+    if hasattr(model.fit, '_parallax_fit'):
+        return
+    model.fit = _with_callbacks(model.fit)
+    model.fit_generator = _with_callbacks(_with_step(model.fit_generator))
+    model.evaluate = _quiet(model.evaluate)
+    callback_list.__init__ = _averaging_first(callback_list.__init__)
+
+
+class _Call:
+    """The arguments of a call of one of Keras's methods, of which some may be changed.
+
+    Args:
+        method: the method, as a function.
+        arguments, named: what it was called with, without the model.
+    """
+
+    def __init__(self, method, arguments, named):
+        self._places = list(inspect.signature(method).parameters)[1:]
+        self.arguments, self.named = list(arguments), dict(named)
+
+    def get(self, name, default=None):
+        """An argument, `default` if it was not given."""
+        place = self._places.index(name)
+        return self.arguments[place] if self._is_by_place(name) else self.named.get(name, default)
+
+    def has(self, name):
+        """Whether an argument was given."""
+        return self._is_by_place(name) or name in self.named
+
+    def set(self, name, value):
+        """Gives an argument another value."""
+        if self._is_by_place(name):
+            self.arguments[self._places.index(name)] = value
+        else:
+            self.named[name] = value
+
+    def _is_by_place(self, name):
+        return self._places.index(name) < len(self.arguments)
+
+
+def _with_callbacks(original):
+    """A `fit` or `fit_generator` that has the callbacks of this module, and is quiet."""
+
+    def method(model, *arguments, **named):
+        call = _Call(original, arguments, named)
+        callbacks = call.get('callbacks')
+        if not _is_of_several(model) or any(map(_is_before, callbacks or [])):
+            return original(model, *arguments, **named)
+        before = BeforeCallbacks(list(callbacks or []), int(call.get('initial_epoch') or 0))
+        call.set('callbacks', [before] + list(callbacks or []) + [AfterCallbacks(before)])
+        _hush(call, model)
+        return original(model, *call.arguments, **call.named)
+
+    method = functools.wraps(original)(method)
+    # For those who ask which arguments there are without following `__wrapped__`.
+    method.__signature__ = inspect.signature(original)
+    method._parallax_fit = True
+    return method
+
+
+def _with_step(original):
+    """A `fit_generator` that has a training step when it calls callbacks, as `fit` has one.
+
+    That of `tf.keras` 1.11 would build it with the first batch.
+    """
+
+    @functools.wraps(original)
+    def method(model, *arguments, **named):
+        if _is_ours(model) and getattr(model, 'total_loss', None) is not None:
+            model._make_train_function()
+        return original(model, *arguments, **named)
+
+    return method
+
+
+def _quiet(original):
+    """A method that prints on rank 0 only, unless the caller says otherwise."""
+
+    def method(model, *arguments, **named):
+        call = _Call(original, arguments, named)
+        if _is_of_several(model):
+            _hush(call, model)
+        return original(model, *call.arguments, **call.named)
+
+    method = functools.wraps(original)(method)
+    method.__signature__ = inspect.signature(original)
+    return method
+
+
+def _hush(call, model):
+    if _scope_of_model(model).job.rank != 0 and not call.has('verbose'):
+        call.set('verbose', 0)
+
+
+def _averaging_first(original):
+    """A `CallbackList.__init__` that lets averages come before Keras's own progress bar too."""
+
+    @functools.wraps(original)
+    def init(callback_list, callbacks=None, *arguments, **named):
+        callbacks = list(callbacks or [])
+        for callback in filter(_is_before, list(callbacks)):
+            callbacks.remove(callback)
+            callbacks.insert(1, callback)  # The first one makes the logs.
+            callback.bars = [bar for bar in callbacks if name_of(bar) == 'ProgbarLogger']
+        original(callback_list, callbacks, *arguments, **named)
+
+    return init
+
+
+def _scope_of_model(model):
+    loss = getattr(model, 'total_loss', None)
+    return scope_of(tf.get_default_graph() if loss is None else loss.graph)
+
+
+def _is_ours(model):
+    return hasattr(getattr(model, 'optimizer', None), '_parallax_settings')
+
+
+def _is_of_several(model):
+    """Whether a model is one of a strategy in a job of several ranks."""
+    graph_scope = _scope_of_model(model) if _is_ours(model) else None
+    return graph_scope is not None and graph_scope.job.size > 1
+
+
+def _is_before(callback):
+    return isinstance(callback, BeforeCallbacks)
+
+
+class BeforeCallbacks(tf.keras.callbacks.Callback):
+    """Acts before the user's callbacks do.
+
+    Args:
+        callbacks: the user's callbacks.
+        initial_epoch: the epoch with which training begins.
+
+    Attributes:
+        step: the model's `TrainStep` while the ranks tell each other something, else `None`: each
+            trains as it likes then.
+        callbacks_of: dict from names of rates to the callbacks that may change them, for each rank.
+        ends_epochs: whether a callback of some rank may end an epoch that has batches left.
+        bars: Keras's callbacks that print.
+    """
+
+    def __init__(self, callbacks, initial_epoch):
+        super().__init__()
+        self._callbacks, self._initial_epoch = callbacks, initial_epoch
+        self.step = self.callbacks_of = None
+        self.ends_epochs, self.bars = False, []
+        self._trained, self._begun, self._warned = 0, False, False
+
+    def on_train_begin(self, logs=None):
+        """Compares what the ranks are about to do, and gives all the values of one."""
+        self.step, self._begun = None, False
+        self._begin()
+
+    def _begin(self):
+        step = self.model.optimizer._parallax_step
+        if step is None:
+            return  # A model that is built with its first batch.
+        self._begun = True
+        if not step.acts_in_fit:
+            return
+        self.step = step
+        rates = replicas.rates_of(self.model.optimizer)
+        starts = step.gather(
+            {
+                'batches': epoch_reports.batches_per_epoch(self.params),
+                'epochs': [self._initial_epoch, int(self.params['epochs'])],
+                'calls': [call for call in map(call_of, self._callbacks) if call],
+                'rates': rates,
+                'callbacks_of': {
+                    rate: [name_of(each) for each in self._callbacks if mentions(each, rate)]
+                    for rate in rates
+                },
+                'ends_epochs': any(map(may_end_an_epoch, self._callbacks)),
+            }
+        )
+        epoch_reports.check_equal_batches([start['batches'] for start in starts])
+        epoch_reports.check_equal_epochs([start['epochs'] for start in starts])
+        epoch_reports.check_equal_calls([start['calls'] for start in starts])
+        self.callbacks_of = [start['callbacks_of'] for start in starts]
+        self.ends_epochs = step.lockstep and any(start['ends_epochs'] for start in starts)
+        self._broadcast([start['rates'] for start in starts])
+
+    def _broadcast(self, rates):
+        explicit = [callback for callback in self._callbacks if _is_broadcast(callback)]
+        root_rank = explicit[-1].root_rank if explicit else 0
+        if not explicit and any(own != rates[0] for own in rates) and self.step.rank == 0:
+            warnings.warn(
+                'The ranks begin to train with different rates: %s; those of rank 0 count for all.'
+                % ', '.join('rank %d has %s' % pair for pair in enumerate(rates)),
+                stacklevel=2,
+            )
+        if root_rank == 0 or not self.step.has_shards:
+            self.step.broadcast(root_rank, replicas.own_states(self.model))
+
+    def on_epoch_begin(self, epoch, logs=None):
+        """Begins to count samples."""
+        self._trained = 0
+
+    def on_batch_end(self, batch, logs=None):
+        """Counts the batch's samples, as Keras does for its own averages."""
+        self._trained += (logs or {}).get('size', 0)
+        if not self._begun:
+            self._begin()
+
+    def on_epoch_end(self, epoch, logs=None):
+        """Averages the epoch's metrics over the ranks."""
+        if self.step is None:
+            return
+        reports = self.step.gather(
+            {
+                'logs': epoch_reports.numbers(logs),
+                'trained': int(self._trained),
+                'validated': _samples_in(getattr(self, 'validation_data', None)),
+            }
+        )
+        different = epoch_reports.metrics_missing([report['logs'] for report in reports])
+        if different:
+            self._tell(different)
+        for name, value in epoch_reports.averages(reports).items():
+            logs[name] = np.float64(value)
+        for bar in self.bars:
+            # It has averaged this rank's batches itself; now it is to print what it is given.
+            if getattr(bar, 'progbar', None) is not None:
+                bar.progbar.stateful_metrics = set(logs)
+
+    def _tell(self, different):
+        if any(map(_is_metric_average, self._callbacks)):
+            raise MetricMismatchError(
+                '%s, so MetricAverageCallback cannot average them. Compute the same metrics on '
+                'every rank, for instance by validating on each, or leave the callback out: fit '
+                'averages what it can.' % different
+            )
+        if not self._warned and self.step.rank == 0:
+            warnings.warn(
+                '%s. Each gets the average of those that have it.' % different, stacklevel=2
+            )
+        self._warned = True
+
+
+def _samples_in(validation_data):
+    """The number of samples that an epoch is validated on, or `None` if it is not known."""
+    if not isinstance(validation_data, (list, tuple)) or not len(validation_data):
+        return None
+    shape = getattr(validation_data[0], 'shape', None)
+    return int(shape[0]) if isinstance(shape, tuple) and shape else None
+
+
+class AfterCallbacks(tf.keras.callbacks.Callback):
+    """Acts when the user's callbacks have acted.
+
+    Args:
+        before: the `BeforeCallbacks` of the same call of `fit`.
+    """
+
+    def __init__(self, before):
+        super().__init__()
+        self._before, self._stops = before, False
+
+    def on_batch_end(self, batch, logs=None):
+        """Has all ranks end the epoch with one; what was not foreseen waits for its end."""
+        step = self._before.step
+        if step is None:
+            return
+        if self._before.ends_epochs:
+            self.model.stop_training = any(step.gather(bool(self.model.stop_training)))
+        elif self.model.stop_training:
+            self._stops, self.model.stop_training = True, False
+
+    def on_epoch_end(self, epoch, logs=None):
+        """Has all ranks stop if one does, and compares their replicas."""
+        step = self._before.step
+        if step is None:
+            return
+        step.epochs += 1
+        report = {'stops': bool(self._stops or self.model.stop_training)}
+        if step.lockstep:
+            report['rates'] = replicas.rates_of(self.model.optimizer)
+            if _is_power_of_two(step.epochs):
+                report['sketches'] = replicas.sketches_of(step)
+        reports, when = step.gather(report), 'after epoch %d' % (epoch + 1)
+        if step.lockstep:
+            rates = [each['rates'] for each in reports]
+            epoch_reports.check_rates(rates, when, self._before.callbacks_of)
+        if 'sketches' in report:
+            names = [variable.name.split(':')[0] for variable in step.replicas]
+            epoch_reports.check_sketches([each['sketches'] for each in reports], names, when)
+        self.model.stop_training = any(each['stops'] for each in reports)
+
+
+def _is_power_of_two(number):
+    return number & (number - 1) == 0
+
+
+def call_of(callback):
+    """What ranks wait for each other in, of a callback; `None` if it acts on each rank alone.
+
+    Args:
+        callback: a callback of either Keras package, of Horovod or of ours.
+
+    Returns:
+        A string, the same on every rank that has such a callback, or `None`.
+    """
+    if _is_broadcast(callback):
+        return 'BroadcastGlobalVariablesCallback(%r)' % callback.root_rank
+    if _is_metric_average(callback):
+        also = getattr(callback, 'average_moving_statistics', False)
+        return 'MetricAverageCallback' + ('(average_moving_statistics=True)' if also else '')
+    if isinstance(callback, ModelCheckpoint) and callback.sharded:
+        return 'ModelCheckpoint(sharded=True)'
+    return None
+
+
+def _is_broadcast(callback):
+    theirs = horovod_callbacks.BroadcastGlobalVariablesCallbackImpl
+    return isinstance(callback, (BroadcastGlobalVariablesCallback, theirs))
+
+
+def _is_metric_average(callback):
+    theirs = horovod_callbacks.MetricAverageCallbackImpl
+    return isinstance(callback, (MetricAverageCallback, theirs))

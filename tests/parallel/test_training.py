@@ -1,0 +1,254 @@
+"""Scripts that train with `fit` as in plain Keras: their numbers, and what is refused."""
+
+import os
+import pickle
+
+import cases
+import launch
+import numpy as np
+import pytest
+import recipes
+import reference
+
+PACKAGES = ('keras', 'tf.keras')
+RANKS = recipes.RANKS
+TOLERANCE = 1e-5
+CASES = (
+    'shortest:everywhere', 'shortest:on_rank_0', 'explicit', 'generator', 'set_between',
+    'not_a_number', 'one_stops', 'chief_validates', 'different', 'normalized', 'stateful',
+    'printed', 'wrapped', 'asynchronous',
+)  # fmt: skip
+
+
+@pytest.fixture(scope='module', params=PACKAGES)
+def package(request):
+    return request.param
+
+
+@pytest.fixture(scope='module')
+def keras(package):
+    return cases.keras_module(package)
+
+
+@pytest.fixture(scope='module')
+def job(package, tmpdir_factory):
+    """Runs all cases in one job; a folder and an `Outcome`."""
+    folder = str(tmpdir_factory.mktemp('training'))
+    outcome = launch.run(RANKS, 'parallel/training_worker.py', folder, package, *CASES, limit=300)
+    return folder, outcome
+
+
+@pytest.fixture
+def show(job):
+    """Function from the name of a case to what each rank has returned."""
+    folder, outcome = job
+
+    def ranks_of(case):
+        results = []
+        for rank in range(RANKS):
+            path = os.path.join(folder, case, '%d.pickle' % rank)
+            assert os.path.exists(path), outcome.output[-5000:]
+            with open(path, 'rb') as file:
+                results.append(pickle.load(file))
+        return results
+
+    return ranks_of
+
+
+@pytest.fixture
+def plain(keras):
+    """Function that makes a model of plain Keras with start weights."""
+    keras.backend.clear_session()
+
+    def make(build=recipes.model):
+        model = build(keras)
+        optimizer = reference.gated(recipes.optimizer(keras))
+        model.compile(optimizer, 'mse', metrics=['mae'])
+        model.set_weights(cases.start_weights(model))
+        return model
+
+    yield make
+    keras.backend.clear_session()
+
+
+def fit(model, callbacks=(), epochs=recipes.EPOCHS, **named):
+    """Trains on the joined batches."""
+    return model.fit(
+        *recipes.data(),
+        batch_size=recipes.BATCH,
+        epochs=epochs,
+        shuffle=False,
+        verbose=0,
+        callbacks=list(callbacks),
+        **named,
+    ).history
+
+
+def assert_same_history(found, expected):
+    assert sorted(found) == sorted(expected)
+    for name, values in expected.items():
+        np.testing.assert_allclose(found[name], values, rtol=TOLERANCE, err_msg=name)
+
+
+def assert_same_weights(found, expected):
+    assert len(found) == len(expected)
+    for own, other in zip(found, expected):
+        np.testing.assert_allclose(own, other, rtol=0, atol=TOLERANCE * np.abs(other).max())
+
+
+@pytest.mark.parametrize('case', ['shortest:everywhere', 'shortest:on_rank_0', 'explicit'])
+def test_fit_gives_the_numbers_and_decisions_of_plain_keras(case, show, plain, keras):
+    model = plain()
+    validation = recipes.data(*recipes.HELD_OUT)
+    history = fit(model, recipes.deciding(keras.callbacks), validation_data=validation)
+    # The callbacks do decide.
+    assert len(history['loss']) < recipes.EPOCHS and len(set(history['lr'])) > 1
+    for rank in show(case):
+        assert_same_history(rank['history'], history)
+        assert_same_weights(rank['weights'], model.get_weights())
+
+
+def test_explicit_callbacks_change_nothing(show):
+    for without, with_them in zip(show('shortest:on_rank_0'), show('explicit')):
+        assert without['history'] == with_them['history']
+        for own, other in zip(without['weights'], with_them['weights']):
+            np.testing.assert_array_equal(own, other)
+
+
+def test_generators_arguments_by_place_and_a_second_fit_are_no_different(show, plain, keras):
+    model, callbacks = plain(), recipes.deciding(keras.callbacks)
+    validation = recipes.data(*recipes.HELD_OUT)
+    history = fit(model, callbacks, epochs=3, validation_data=validation)
+    later = fit(model, callbacks, epochs=5, validation_data=validation, initial_epoch=3)
+    for rank in show('generator'):
+        assert_same_history(rank['history'], history)
+        assert_same_history(rank['later'], later)
+        assert_same_weights(rank['weights'], model.get_weights())
+
+
+def test_what_rank_0_sets_between_two_fits_counts_for_all(show, plain, keras):
+    model = plain()
+    fit(model, epochs=1)
+    model.set_weights([2 * weight for weight in model.get_weights()])
+    keras.backend.set_value(model.optimizer.lr, 0.05)
+    fit(model, epochs=1)
+    ranks = show('set_between')
+    for rank in ranks:
+        assert_same_weights(rank['weights'], model.get_weights())
+    (told,) = ranks[0]['told']
+    assert "rank 0 has {'lr': 0.05" in told and "rank 1 has {'lr': 0.1" in told
+    assert not ranks[1]['told']
+
+
+def test_a_loss_that_is_no_number_on_one_rank_stops_all_at_the_batch_of_plain_keras(
+    show, plain, keras
+):
+    model, ends = plain(), []
+    ids, targets = recipes.data()
+    targets[recipes.BAD_SAMPLE] = np.nan
+    callbacks = [
+        keras.callbacks.TerminateOnNaN(),
+        keras.callbacks.LambdaCallback(on_batch_end=lambda batch, logs: ends.append(batch)),
+    ]
+    model.fit(
+        ids, targets, batch_size=recipes.BATCH, epochs=3, shuffle=False, verbose=0,
+        callbacks=callbacks,
+    )  # fmt: skip
+    assert ends == [0, 1, 2, 3, 4]
+    for rank in show('not_a_number'):
+        assert rank['ends'] == ends
+        assert np.isnan(rank['loss']).all() and rank['nan']
+
+
+def test_all_ranks_stop_where_one_does(show):
+    for rank in show('one_stops'):
+        assert rank['foreseen'] == [0, 1]
+        # The code of the callback does not tell that it may stop, so the epoch goes on to its end.
+        assert rank['unforeseen'] == list(range(recipes.BATCHES))
+        assert rank['epochs'] == 2
+
+
+def test_callbacks_decide_by_what_only_rank_0_validates(show, plain, keras):
+    model = plain()
+    callbacks = recipes.deciding(keras.callbacks, 'val_loss')
+    history = fit(model, callbacks, validation_data=recipes.data(*recipes.HELD_OUT))
+    assert len(set(history['lr'])) > 1
+    ranks = show('chief_validates')
+    for rank in ranks:
+        assert_same_history(rank['history'], history)
+        assert_same_weights(rank['weights'], model.get_weights())
+    (told,) = ranks[0]['told']
+    assert 'rank 1 lacks val_loss and val_mean_absolute_error' in told and not ranks[1]['told']
+
+
+@pytest.mark.parametrize(
+    'what, error, told',
+    [
+        ('validation', 'MetricMismatchError', 'rank 1 lacks val_loss and val_mean_absolute_error'),
+        ('added', 'MetricMismatchError', 'rank 1 lacks auc'),
+        ('callback', 'MetricMismatchError', 'rank 1 lacks MetricAverageCallback'),
+        ('sharded', 'MetricMismatchError', 'rank 1 lacks ModelCheckpoint(sharded=True)'),
+        ('order', 'MetricMismatchError', 'their order must be the same'),
+        ('batches', 'UnequalBatchesError', 'rank 0 has 2, rank 1 has 1'),
+        ('epochs', 'UnequalBatchesError', 'rank 0 from initial_epoch=1 to epochs=14'),
+        ('rates', 'ReplicaMismatchError', 'changed by LearningRateScheduler'),
+        ('rates', 'ReplicaMismatchError', 'lr after epoch 2: rank 0 has 0.1'),
+        ('set rate', 'ReplicaMismatchError', 'lr after epoch 3: rank 0 has 0.1'),
+        ('set weights', 'ReplicaMismatchError', '/kernel after epoch 2: ranks 0 and 1 differ'),
+    ],
+)
+def test_what_ranks_have_differently_is_told_on_each(what, error, told, show):
+    for rank in show('different'):
+        assert rank[what].startswith(error + ': '), rank[what]
+        assert told in rank[what]
+
+
+def test_moving_statistics_are_averaged_if_asked_and_each_ranks_own_otherwise(show):
+    one, other = show('normalized')
+    for name in ('left', 'averaged'):
+        for own, theirs in zip(one[name]['dense'], other[name]['dense']):
+            np.testing.assert_array_equal(own, theirs)
+    for own, theirs in zip(one['left']['seen'], other['left']['seen']):
+        # gamma, beta, moving_mean, moving_variance
+        assert [np.array_equal(*pair) for pair in zip(own, theirs)] == [True, True, False, False]
+    for place in (0, 2):  # before and after the callback, in two epochs
+        before = [rank['averaged']['seen'][place] for rank in (one, other)]
+        after = [rank['averaged']['seen'][place + 1] for rank in (one, other)]
+        assert not np.array_equal(before[0][2], before[1][2])
+        for weight in range(4):
+            np.testing.assert_array_equal(after[0][weight], after[1][weight])
+            mean = (before[0][weight] + before[1][weight]) / 2
+            np.testing.assert_allclose(after[0][weight], mean, rtol=1e-6)
+
+
+def test_each_rank_goes_on_from_its_own_recurrent_states(show):
+    ranks = show('stateful')
+    assert not np.array_equal(ranks[0]['before'], ranks[1]['before'])
+    for rank in ranks:
+        np.testing.assert_array_equal(rank['before'], rank['kept'])
+
+
+def test_only_rank_0_prints_unless_asked(show):
+    ranks = show('printed')
+    for name in ('fit', 'evaluate'):
+        assert ranks[0][name] and not ranks[1][name]
+    for rank in ranks:
+        assert rank['asked evaluate']
+        # The epoch's line has the metric of `History`.
+        assert ' loss: %.4f' % rank['loss'][0] in rank['asked fit']
+
+
+def test_wrappers_for_scikit_learn_still_know_the_arguments_of_fit(show, plain):
+    history = fit(plain(), epochs=2)
+    for rank in show('wrapped'):
+        np.testing.assert_allclose(rank['loss'], history['loss'], rtol=TOLERANCE)
+
+
+def test_ranks_that_wait_for_nobody_stop_on_their_own(show):
+    ranks = show('asynchronous')
+    assert [rank['epochs'] for rank in ranks] == [2, 4]
+    assert 'val_loss' in ranks[0]['names'] and 'val_loss' not in ranks[1]['names']
+
+
+def test_all_cases_follow_each_other_in_one_job_that_ends_well(job):
+    assert job[1].code == 0, job[1].output[-5000:]

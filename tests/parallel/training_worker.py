@@ -1,0 +1,324 @@
+"""Run by `horovodrun`: scripts that train with `fit` as in plain Keras, one after the other.
+
+Usage: training_worker.py FOLDER PACKAGE CASE... Each rank writes what the function called CASE
+returns to FOLDER/CASE/RANK.pickle.
+"""
+
+import contextlib
+import importlib
+import io
+import os
+import pickle
+import sys
+import warnings
+
+import numpy as np
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir))
+import cases  # noqa: E402
+import recipes  # noqa: E402
+from raised import error_of  # noqa: E402
+
+import keras_parallax as kp  # noqa: E402
+
+RANKS = recipes.RANKS
+
+
+class Rank:
+    """This process: the Keras package, the strategy, and this rank's share of the data."""
+
+    def __init__(self, package, folder):
+        self.keras, self.folder = cases.keras_module(package), folder
+        self.strategy = kp.ParallaxStrategy()
+        self.number = self.strategy.rank
+        self.callbacks = self.keras.callbacks
+
+    def model(self, build=recipes.model, optimizer=None, strategy=None):
+        with strategy or self.strategy:
+            model = build(self.keras)
+            # TODO(compile)
+            optimizer = kp.ParallaxOptimizer(optimizer or recipes.optimizer(self.keras))
+            model.compile(optimizer, 'mse', metrics=['mae'])
+        return model
+
+    def started(self, *arguments, **named):
+        """A model that has the start weights on every rank."""
+        model = self.model(*arguments, **named)
+        model.set_weights(cases.start_weights(model))
+        return model
+
+    def share(self, begin=0, end=recipes.BATCHES):
+        return recipes.data(begin, end, self.number)
+
+    def fit(self, model, callbacks=(), epochs=recipes.EPOCHS, **named):
+        """Trains on this rank's share; returns what `History` has."""
+        named.setdefault('shuffle', False)
+        named.setdefault('verbose', 0)
+        named.setdefault('batch_size', recipes.BATCH // RANKS)
+        return model.fit(*self.share(), epochs=epochs, callbacks=list(callbacks), **named).history
+
+    def error_of_fit(self, callbacks=(), **named):
+        """What `fit` of a fresh model raises, as text."""
+        return error_of(lambda: self.fit(self.started(), callbacks, **named))
+
+    def at_epoch_end(self, epoch, function):
+        """A callback that does something at the end of an epoch on rank 1, and only there."""
+
+        def act(number, logs):
+            if number == epoch and self.number == 1:
+                function()
+
+        return self.callbacks.LambdaCallback(on_epoch_end=act)
+
+
+def shortest(rank, loaded):
+    """The recipe without any callback of ours, from weights loaded on rank 0 or on every rank."""
+    model = rank.model()
+    if loaded == 'everywhere' or rank.number == 0:
+        model.set_weights(cases.start_weights(model))
+    callbacks = recipes.deciding(rank.callbacks)
+    validation = rank.share(*recipes.HELD_OUT)
+    history = rank.fit(model, callbacks, validation_data=validation)
+    return {'history': history, 'weights': model.get_weights()}
+
+
+def explicit(rank):
+    """The same with all callbacks of Horovod's recipe."""
+    model = rank.model()
+    if rank.number == 0:
+        model.set_weights(cases.start_weights(model))
+    ours = [kp.callbacks.BroadcastGlobalVariablesCallback(0), kp.callbacks.MetricAverageCallback()]
+    callbacks = ours + recipes.deciding(rank.callbacks) + [kp.callbacks.MetricAverageCallback()]
+    history = rank.fit(model, callbacks, validation_data=rank.share(*recipes.HELD_OUT))
+    return {'history': history, 'weights': model.get_weights()}
+
+
+def generator(rank):
+    """`fit_generator` with arguments by place, then `fit` once more, outside the scope."""
+    model = rank.started()
+    ids, targets = rank.share()
+    size = recipes.BATCH // RANKS
+
+    def forever():
+        while True:
+            for begin in range(0, len(ids), size):
+                yield ids[begin : begin + size], targets[begin : begin + size]
+
+    callbacks = recipes.deciding(rank.callbacks)
+    validation = rank.share(*recipes.HELD_OUT)
+    # generator, steps_per_epoch, epochs, and for `keras`, which takes but three by place, names.
+    history = model.fit_generator(
+        forever(), recipes.BATCHES, 3, verbose=0, callbacks=callbacks, validation_data=validation
+    ).history
+    # x, y, batch_size, epochs, verbose, callbacks
+    later = model.fit(ids, targets, size, 5, 0, callbacks, 0.0, validation, False, None, None, 3)
+    return {'history': history, 'later': later.history, 'weights': model.get_weights()}
+
+
+def set_between(rank):
+    """What rank 0 sets between two calls of `fit` is what all go on with."""
+    model = rank.started()
+    rank.fit(model, epochs=1)
+    if rank.number == 0:
+        model.set_weights([2 * weight for weight in model.get_weights()])
+        rank.keras.backend.set_value(model.optimizer.lr, 0.05)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter('always')
+        rank.fit(model, epochs=1)
+    told = [str(one.message) for one in caught if 'different rates' in str(one.message)]
+    return {'weights': model.get_weights(), 'told': told}
+
+
+def not_a_number(rank):
+    """A batch of rank 1 has a loss that is not a number."""
+    model, ends = rank.started(), []
+    ids, targets = rank.share()
+    if rank.number == 1:
+        targets[recipes.BAD_SAMPLE // RANKS] = np.nan
+    callbacks = [
+        rank.callbacks.TerminateOnNaN(),
+        rank.callbacks.LambdaCallback(on_batch_end=lambda batch, logs: ends.append(batch)),
+    ]
+    size = recipes.BATCH // RANKS
+    history = model.fit(
+        ids, targets, batch_size=size, epochs=3, shuffle=False, verbose=0, callbacks=callbacks
+    ).history
+    return {'ends': ends, 'loss': history['loss'], 'nan': np.isnan(model.get_weights()[-1]).all()}
+
+
+def one_stops(rank):
+    """Rank 1 stops within an epoch, in ways that can be foreseen and that cannot."""
+    model, results = rank.started(), {}
+
+    def foreseen(batch, logs):
+        if rank.number == 1 and batch == 1:
+            model.stop_training = True
+
+    def unforeseen(batch, logs):
+        if rank.number == 1 and batch == 1:
+            setattr(model, '_'.join(['stop', 'training']), True)
+
+    ends = []
+    note = rank.callbacks.LambdaCallback(on_batch_end=lambda batch, logs: ends.append(batch))
+    for name, stop in (('foreseen', foreseen), ('unforeseen', unforeseen)):
+        ends.clear()
+        rank.fit(model, [rank.callbacks.LambdaCallback(on_batch_end=stop), note], epochs=3)
+        results[name] = list(ends)
+    # A callback that decides to stop on rank 0 alone.
+    alone = [rank.callbacks.EarlyStopping('loss', patience=0, min_delta=9)]
+    history = rank.fit(model, alone if rank.number == 0 else [])
+    return dict(results, epochs=len(history['loss']))
+
+
+def chief_validates(rank):
+    """Only rank 0 has data to validate on, and callbacks on all ranks decide by it."""
+    model = rank.started()
+    validation = recipes.data(*recipes.HELD_OUT) if rank.number == 0 else None
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter('always')
+        history = rank.fit(
+            model, recipes.deciding(rank.callbacks, 'val_loss'), validation_data=validation
+        )
+    told = [str(one.message) for one in caught if 'different metrics' in str(one.message)]
+    return {'history': history, 'told': told, 'weights': model.get_weights()}
+
+
+def different(rank):
+    """What all ranks must have alike, and have not."""
+    only = [kp.callbacks.MetricAverageCallback()]
+    sharded = [kp.callbacks.ModelCheckpoint(os.path.join(rank.folder, 'x'), sharded=True)]
+    here = rank.number == 0
+    validation = rank.share(*recipes.HELD_OUT) if here else None
+    half = rank.share(0, 2 if here else 1)
+    unequal = rank.started()
+    model = rank.started()
+    backend = rank.keras.backend
+    schedule = rank.callbacks.LearningRateScheduler(lambda epoch: 0.1 / (1 + rank.number * epoch))
+
+    def add(epoch, logs):
+        if here:
+            logs['auc'] = 0.5
+
+    return {
+        'validation': rank.error_of_fit(only, validation_data=validation),
+        'callback': rank.error_of_fit(only if here else []),
+        'sharded': rank.error_of_fit(sharded if here else []),
+        'order': rank.error_of_fit((only + sharded)[:: 1 if here else -1]),
+        'added': rank.error_of_fit([rank.callbacks.LambdaCallback(on_epoch_end=add)] + only),
+        'batches': error_of(lambda: unequal.fit(*half, batch_size=recipes.BATCH // RANKS)),
+        'epochs': rank.error_of_fit(initial_epoch=1 if here else 0),
+        'rates': rank.error_of_fit([schedule]),
+        'set rate': error_of(
+            lambda: rank.fit(
+                model,
+                [rank.at_epoch_end(2, lambda: backend.set_value(model.optimizer.lr, 0.5))],
+            )
+        ),
+        'set weights': error_of(_set_weights, rank),
+    }
+
+
+def _set_weights(rank):
+    model = rank.started()
+    layer = model.get_layer('hidden')
+    change = rank.at_epoch_end(
+        1, lambda: layer.set_weights([1.01 * weight for weight in layer.get_weights()])
+    )
+    rank.fit(model, [change])
+
+
+def normalized(rank):
+    """Batch normalization's averages, without and with the option that averages them."""
+
+    def statistics(averaged):
+        model, seen = rank.started(recipes.normalized_model), []
+        layer = model.get_layer('normal')
+        before, after = (
+            rank.callbacks.LambdaCallback(
+                on_epoch_end=lambda epoch, logs: seen.append(layer.get_weights())
+            )
+            for _ in range(2)
+        )
+        average = kp.callbacks.MetricAverageCallback(average_moving_statistics=averaged)
+        rank.fit(model, [before, average, after], epochs=2)
+        return {'seen': seen, 'dense': model.get_layer('out').get_weights()}
+
+    return {'left': statistics(False), 'averaged': statistics(True)}
+
+
+def stateful(rank):
+    """Recurrent states are each rank's own, from one call of `fit` to the next."""
+    model = rank.started(recipes.stateful_model)
+    backend = rank.keras.backend
+    for _ in range(2):
+        rank.fit(model, epochs=1)
+    (states,) = model.get_layer('recurrent').states
+    before = backend.get_value(states)
+    kept = []
+    note = rank.callbacks.LambdaCallback(
+        on_train_begin=lambda logs: kept.append(backend.get_value(states))
+    )
+    broadcast = kp.callbacks.BroadcastGlobalVariablesCallback(0)
+    rank.fit(model, [broadcast, note], epochs=1)
+    return {'before': before, 'kept': kept[0]}
+
+
+def printed(rank):
+    """What each rank prints, by default and when it is asked to."""
+    model, results = rank.started(), {}
+    data, size = rank.share(), recipes.BATCH // RANKS
+
+    def evaluate(**named):
+        model.evaluate(*data, **named)
+
+    def fit(**named):
+        results['loss'] = model.fit(*data, batch_size=size, shuffle=False, **named).history['loss']
+
+    for name, function, named in (
+        ('fit', fit, {}),
+        ('evaluate', evaluate, {}),
+        ('asked fit', fit, {'verbose': 2}),
+        ('asked evaluate', evaluate, {'verbose': 1}),
+    ):
+        with contextlib.redirect_stdout(io.StringIO()) as text:
+            function(**named)
+        results[name] = text.getvalue()
+    return results
+
+
+def wrapped(rank):
+    """Keras's wrappers for scikit-learn ask which arguments `fit` has."""
+    name = rank.keras.__name__.replace('tensorflow.', 'tensorflow.python.')
+    wrappers = importlib.import_module(name + '.wrappers.scikit_learn')
+    regressor = wrappers.KerasRegressor(
+        rank.started, epochs=2, batch_size=recipes.BATCH // RANKS, verbose=0, shuffle=False
+    )
+    return {'loss': regressor.fit(*rank.share()).history['loss']}
+
+
+def asynchronous(rank):
+    """Ranks that wait for nobody: what they train is their own business."""
+    rank.keras.backend.clear_session()
+    strategy = kp.ParallaxStrategy(architecture='ps', sync=False)
+    model = rank.started(strategy=strategy)
+    validation = rank.share(*recipes.HELD_OUT) if rank.number == 0 else None
+    alone = [rank.callbacks.EarlyStopping('loss', patience=0, min_delta=9)]
+    history = rank.fit(
+        model, alone if rank.number == 0 else [], epochs=3 + rank.number, validation_data=validation
+    )
+    return {'epochs': len(history['loss']), 'names': sorted(history)}
+
+
+def main(folder, package, *names):
+    for name in names:
+        cases.keras_module(package).backend.clear_session()
+        function, _, argument = name.partition(':')
+        own = os.path.join(folder, name)
+        os.makedirs(own, exist_ok=True)
+        rank = Rank(package, own)
+        results = globals()[function](rank, *[argument] if argument else [])
+        with open(os.path.join(own, '%d.pickle' % rank.number), 'wb') as file:
+            pickle.dump(results, file)
+
+
+main(*sys.argv[1:])
