@@ -186,21 +186,6 @@ def warmup(rank):
     return {'rates': np.array(rates), 'end': model.get_weights()}
 
 
-def metric_average(rank):
-    model, seen = rank.model(), {'before': [], 'after': []}
-
-    def note(when):
-        return rank.keras.callbacks.LambdaCallback(
-            on_epoch_end=lambda epoch, logs: seen[when].append(
-                [logs['loss'], logs['mean_absolute_error'], logs['val_loss']]
-            )
-        )
-
-    callbacks = [note('before'), kp.callbacks.MetricAverageCallback(), note('after')]
-    rank.fit(model, 0, 4, callbacks, epochs=2, validation_data=rank.data(4, 6))
-    return {when: np.array(logs) for when, logs in seen.items()}
-
-
 def checkpoint(rank):
     """Rank 0 alone saves after each epoch, while the others begin the next one."""
     model = rank.model()

@@ -256,15 +256,6 @@ def test_warmup_ends_with_the_full_rate(shown):
     assert_all_equal(ranks[0]['end'], ranks[1]['end'])
 
 
-@behaviour('metric_average')
-def test_metrics_are_averaged_over_the_ranks(shown):
-    ranks = shown.ranks
-    one, other = (rank['before'] for rank in ranks)
-    assert np.abs(one - other).min() > 0
-    for rank in ranks:
-        np.testing.assert_allclose(rank['after'], (one + other) / 2, rtol=1e-6)
-
-
 @behaviour('checkpoint')
 def test_a_checkpoint_of_rank_0_holds_the_weights_of_the_end_of_its_epoch(shown, plain):
     ranks = shown.ranks

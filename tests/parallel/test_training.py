@@ -115,6 +115,11 @@ def test_explicit_callbacks_change_nothing(show):
             np.testing.assert_array_equal(own, other)
 
 
+def test_a_metric_that_a_callback_adds_is_averaged_by_the_explicit_callback_after_it(show):
+    for rank in show('explicit'):
+        assert set(rank['added']) == {0.5}
+
+
 def test_generators_arguments_by_place_and_a_second_fit_are_no_different(show, plain, keras):
     model, callbacks = plain(), recipes.deciding(keras.callbacks)
     validation = recipes.data(*recipes.HELD_OUT)

@@ -88,9 +88,15 @@ def explicit(rank):
     if rank.number == 0:
         model.set_weights(cases.start_weights(model))
     ours = [kp.callbacks.BroadcastGlobalVariablesCallback(0), kp.callbacks.MetricAverageCallback()]
-    callbacks = ours + recipes.deciding(rank.callbacks) + [kp.callbacks.MetricAverageCallback()]
+    callbacks = ours + recipes.deciding(rank.callbacks)
+
+    def add(epoch, logs):
+        logs['added'] = np.float32(rank.number)
+
+    callbacks.append(rank.callbacks.LambdaCallback(on_epoch_end=add))
+    callbacks.append(kp.callbacks.MetricAverageCallback())
     history = rank.fit(model, callbacks, validation_data=rank.share(*recipes.HELD_OUT))
-    return {'history': history, 'weights': model.get_weights()}
+    return {'added': history.pop('added'), 'history': history, 'weights': model.get_weights()}
 
 
 def generator(rank):
