@@ -110,28 +110,43 @@ class KerasPackage(NamedTuple):
 
 
 def keras_package(name):
-    """The `KerasPackage` called `'keras'` or `'tf.keras'`.
+    """The `KerasPackage` called `'keras'` or `'tf.keras'`; the latter where they are the same.
 
     Raises:
-        StackError: `keras` is missing or has an unsupported version.
+        StackError: `keras` is missing, or has an unsupported version or backend.
     """
     if name == 'tf.keras':
         return KerasPackage('tf.keras', tf.keras, _tf_keras_base.Layer, clip_together=False)
     try:
         import keras
+
+        if _is_tensorflows(keras):
+            return keras_package('tf.keras')
         from keras.engine import base_layer
     except ImportError as error:
         raise StackError(
             'Keras could not be imported (%s); get it with: %s' % (error, SUPPORTED['Keras'][1])
         ) from error
     _require('Keras', keras.__version__)
+    if keras.backend.backend() != 'tensorflow':
+        raise StackError(
+            'keras-parallax needs Keras with its TensorFlow backend, but it uses %s; set '
+            'KERAS_BACKEND=tensorflow, or "backend" in ~/.keras/keras.json.'
+            % keras.backend.backend()
+        )
     return KerasPackage('keras', keras, base_layer.Layer, clip_together=True)
 
 
 def loaded_keras_packages():
     """The `KerasPackage`s that this process has imported: `tf.keras`, and `keras` if it has."""
-    names = ['tf.keras'] + (['keras'] if 'keras' in sys.modules else [])
-    return [keras_package(name) for name in names]
+    imported = sys.modules.get('keras')
+    is_other = imported is not None and not _is_tensorflows(imported)
+    return [keras_package(name) for name in ['tf.keras'] + ['keras'] * is_other]
+
+
+def _is_tensorflows(module):
+    """Whether a module called `keras` is TensorFlow's, after `sys.modules['keras'] = tf.keras`."""
+    return module.__name__.split('.')[0] == 'tensorflow'
 
 
 def package_of(thing):
@@ -203,6 +218,16 @@ def name_storage(variable, name, device):
     operation = variable.op
     operation._set_attr('shared_name', attr_value_pb2.AttrValue(s=name.encode('utf-8')))
     set_device(operation, device)
+
+
+def keep_variable_in(operation, container):
+    """Has an operation, if it makes a variable, keep it in a container of the server.
+
+    A session that has already run the operation does not see the change: open a new one.
+    """
+    if operation.type in ('VariableV2', 'VarHandleOp'):
+        value = attr_value_pb2.AttrValue(s=container.encode('utf-8'))
+        operation._set_attr('container', value)
 
 
 @contextlib.contextmanager

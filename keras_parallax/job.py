@@ -460,3 +460,8 @@ def start(step_timeout=None):
             % (_job.step_timeout, step_timeout)
         )
     return _job
+
+
+def current():
+    """The `Job` of this process, or `None` if it has not been started."""
+    return _job

@@ -1,26 +1,53 @@
-"""The methods of Keras's models that save and load, routed to ours for models of a strategy."""
+"""The methods of Keras's models and layers that are routed to ours for models of a strategy."""
 
 import functools
 import os
 
-from keras_parallax import compat, restoring, saving, training_loop
+from keras_parallax import (
+    compat,
+    compiling,
+    late_import,
+    restoring,
+    saving,
+    scope,
+    training_loop,
+)
+from keras_parallax.compat import tf
 from keras_parallax.errors import ParallaxError
 from keras_parallax.table import ShardedVariable
 
+_is_installed = False
+
 
 def install():
-    """Has `save`, `save_weights` and `load_weights` of models of a strategy go through here.
+    """Has what models of a strategy do go through here, once in a process.
 
-    Keras has no place to plug a file format in, so its methods are wrapped, once in a process
-    (Keras 2.2.4, TF 1.11; proven by `tests/parallel/test_saving.py`). Other models are saved by
-    Keras's own methods, as ever.
+    That is also so for a Keras package that the script imports later.
+
+    Keras has no place to plug a file format or an engine in, so its methods are wrapped (Keras
+    2.2.4, TF 1.11; proven by `tests/parallel/test_saving.py` and
+    `tests/parallel/test_compiling.py`). Other models keep Keras's own methods, as ever.
     """
+    global _is_installed
+    if not _is_installed:
+        _is_installed = True
+        _install()
+        late_import.when_imported('keras', _install)
+
+
+def _install():
+    graph_scope = scope.scope_of(tf.get_default_graph())
+    if graph_scope is not None:
+        graph_scope.hand_session_to_keras()
     for package in compat.loaded_keras_packages():
-        network = package.network
+        network, model = package.network, package.module.models.Model
         if not hasattr(network.save, '_parallax'):
             network.save = _routed(network.save, saving.save_model)
             network.save_weights = _routed(network.save_weights, _save_weights)
             network.load_weights = _routed(network.load_weights, _load_weights)
+            model.compile = compiling.compile_of(model.compile)
+            model._make_train_function = compiling.train_function_of(model._make_train_function)
+            package.layer.add_weight = scope.recording(package)
             training_loop.install(package)
 
 

@@ -1,10 +1,11 @@
 """`ParallaxOptimizer`: a Keras optimizer whose gradients are exchanged between the ranks."""
 
 import copy
+import weakref
 
 from keras_parallax import compat, fused_updates
 from keras_parallax.compat import hvd, tf
-from keras_parallax.errors import ParallaxError, ScopeError
+from keras_parallax.errors import ParallaxError, PlanError, ScopeError
 from keras_parallax.exchange import MEAN, SUM
 from keras_parallax.scope import scope_of
 from keras_parallax.settings import Settings
@@ -16,6 +17,14 @@ class _Wrapper:
     """What a wrapped optimizer does differently; put before the optimizer's own class."""
 
     _parallax_wrapper = True
+
+    @classmethod
+    def from_config(cls, config, **arguments):
+        """An optimizer of the own class that is not wrapped, as Keras makes it from a config."""
+        if _is_horovods_class(cls):
+            raise PlanError(_HOROVODS)
+        position = cls.__mro__.index(_Wrapper)
+        return cls.__mro__[position + 1].from_config(config, **arguments)
 
     @property
     def weights(self):
@@ -154,9 +163,10 @@ def ParallaxOptimizer(  # noqa: N802 - named as Horovod names its DistributedOpt
     _require_compression('pull_compression', pull_compression)
     scope = scope_of(tf.get_default_graph())
     optimizer = _as_keras_optimizer(optimizer, keras, scope)
-    if isinstance(optimizer, _Wrapper):
+    if is_wrapped(optimizer):
         raise ValueError('The optimizer is a ParallaxOptimizer already; wrap it once.')
-    if scope is not None and scope.job.size > 1 and scope.open_strategy is None:
+    _refuse_horovods(optimizer)
+    if scope is not None and scope.must_exchange and scope.open_strategy is None:
         raise ScopeError(
             'ParallaxOptimizer was made outside the scope of the ParallaxStrategy; build and '
             'compile the model inside `with strategy:`.'
@@ -165,7 +175,7 @@ def ParallaxOptimizer(  # noqa: N802 - named as Horovod names its DistributedOpt
         scope.expect_tables()
     cls = type(optimizer)
     wrapped = copy.copy(optimizer)
-    wrapped._parallax_step = None
+    wrapped._parallax_step = wrapped._parallax_model = None
     wrapped._parallax_hidden = False
     # TFOptimizer has no weights of its own.
     wrapped._parallax_weights = wrapped.__dict__.pop('weights', None)
@@ -178,6 +188,57 @@ def ParallaxOptimizer(  # noqa: N802 - named as Horovod names its DistributedOpt
         sparse_reduction,
     )
     return wrapped
+
+
+def is_wrapped(optimizer):
+    """Whether an optimizer is a `ParallaxOptimizer`."""
+    return isinstance(optimizer, _Wrapper)
+
+
+def of_model(model, optimizer):
+    """The optimizer with which a model of a strategy is compiled.
+
+    Args:
+        model: the model, of either Keras package.
+        optimizer: what `model.compile` was given: an optimizer, its name or its config.
+
+    Returns:
+        A `ParallaxOptimizer`: the given one, unless it has a training step of another model.
+    """
+    _refuse_horovods(optimizer)
+    optimizer = compat.package_of(model).module.optimizers.get(optimizer)
+    if not is_wrapped(optimizer):
+        optimizer = ParallaxOptimizer(optimizer)
+    of = optimizer._parallax_model and optimizer._parallax_model()
+    if of is not None and of is not model:
+        # The two share their rates and their number of steps, as in plain Keras.
+        optimizer = copy.copy(optimizer)
+        optimizer._parallax_step = None
+    optimizer._parallax_model = weakref.ref(model)
+    return optimizer
+
+
+_HOROVODS = (
+    'The optimizer is a DistributedOptimizer of Horovod, which exchanges gradients itself; inside '
+    'a ParallaxStrategy and in ParallaxOptimizer give the optimizer that you gave to '
+    'hvd.DistributedOptimizer.'
+)
+
+
+def is_horovods(optimizer):
+    """Whether an optimizer is a `DistributedOptimizer` of Horovod's, of any of its modules."""
+    inner = getattr(optimizer, 'optimizer', None)  # As a TFOptimizer has one.
+    return any(map(_is_horovods_class, (type(optimizer), type(inner))))
+
+
+def _is_horovods_class(cls):
+    # Horovod makes a class for each optimizer; that it is of its modules they have in common.
+    return any(base.__module__.split('.')[0] == 'horovod' for base in cls.__mro__)
+
+
+def _refuse_horovods(optimizer):
+    if is_horovods(optimizer):
+        raise PlanError(_HOROVODS)
 
 
 def step_of(model):

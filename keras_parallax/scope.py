@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import itertools
+import weakref
 from typing import Any, List, NamedTuple
 
 from keras_parallax import cluster, compat
@@ -16,6 +17,7 @@ from keras_parallax.table import ShardedVariable
 
 #: Every rank attaches its graphs in the same order, so the numbers agree between ranks.
 _numbers = itertools.count()
+_open_scopes = []
 
 
 class WeightRecord(NamedTuple):
@@ -50,7 +52,8 @@ class GraphScope:
         servers: the `Servers` that hold shards, or `None`.
         session: the `ParallaxSession` that Keras uses for the graph.
         tables_by_name: dict from names of tables to `Table`s, of every model built on the graph.
-        records: dict from variables to their `WeightRecord`s.
+        records: dict from variables to their `WeightRecord`s, of all weights that layers have made
+            on the graph since the strategy was entered.
     """
 
     def __init__(self, graph, job, server, servers):
@@ -59,7 +62,9 @@ class GraphScope:
         self.session = None
         self.tables_by_name = {}
         self.records = {}
-        self._built, self._open = [], None
+        #: Models that are compiled in a scope and built later, to the strategy of that scope.
+        self.unbuilt = weakref.WeakKeyDictionary()
+        self._built, self._open, self._opened_at = [], None, None
         self._train_steps = {}
         self._on_server = False
         if self.server:
@@ -68,7 +73,10 @@ class GraphScope:
             self._pinned.enter_context(self.graph.device(self._device_of))
             # A server keeps variables for as long as it lives: without a container of its own, a
             # graph built after `clear_session` would find the old graph's values under its names.
-            self._pinned.enter_context(self.graph.container('parallax.%d' % next(_numbers)))
+            container = 'parallax.%d' % next(_numbers)
+            self._pinned.enter_context(self.graph.container(container))
+            for operation in self.graph.get_operations():
+                compat.keep_variable_in(operation, container)
         values = {}
         for package in compat.loaded_keras_packages():
             session = compat.open_session_of(package, graph)
@@ -153,13 +161,15 @@ class GraphScope:
     @contextlib.contextmanager
     def opened_by(self, strategy):
         """While open, notes that what is built belongs to a strategy."""
-        first = compat.operation_id(tf.no_op())
-        self._open = strategy
+        outer = self._open, self._opened_at
+        self._open, self._opened_at = strategy, compat.operation_id(tf.no_op())
+        _open_scopes.append(self)
         try:
             yield
         finally:
-            self._open = None
-            self._built.append((strategy, first, compat.operation_id(tf.no_op())))
+            _open_scopes.remove(self)
+            self._built.append((strategy, self._opened_at, compat.operation_id(tf.no_op())))
+            self._open, self._opened_at = outer
 
     @property
     def open_strategy(self):
@@ -172,7 +182,15 @@ class GraphScope:
         for strategy, first, last in self._built:
             if first <= number <= last:
                 return strategy
-        return self._open
+        return self._open if self._open is not None and number >= self._opened_at else None
+
+    @property
+    def must_exchange(self):
+        """Whether a model that is not of a strategy may not train on the graph.
+
+        Each of several ranks would train it alone, and on servers there may be its tables.
+        """
+        return self.job.size > 1 or self.servers is not None
 
     def note_train_step(self, operation, step):
         """Notes an operation that a model's `TrainStep` runs every time, and nothing else does."""
@@ -221,6 +239,11 @@ def _initialized_values(session):
     return dict(zip(known, session.run(known)))
 
 
+def scope_is_open():
+    """Whether a strategy's scope is open on any graph."""
+    return bool(_open_scopes)
+
+
 def scope_of(graph):
     """The `GraphScope` of a graph, or `None`."""
     return getattr(graph, '_parallax_scope', None)
@@ -249,31 +272,35 @@ def attach(graph, job, server, servers):
     return found
 
 
-@contextlib.contextmanager
-def recorded_weights(records):
-    """Notes, for every weight that a layer makes meanwhile, its layer and its regularizer.
+def compiled_outside():
+    """The `ScopeError` about a model that is not of a strategy, where it must be."""
+    return ScopeError(
+        'model.compile() ran outside the scope of its ParallaxStrategy; build and compile the '
+        'model inside `with strategy:`.'
+    )
+
+
+def recording(package):
+    """A `Layer.add_weight` that notes each weight of a strategy's graph in its `records`.
 
     Neither Keras package leaves a trace from a variable to its regularizer, and the penalty must be
     told from the other ways in which the loss reads the variable. So `Layer.add_weight` is wrapped
-    for as long as the scope is open (Keras 2.2.4, TF 1.11; proven by
-    `tests/parallel/test_equality.py`, the regularized cases).
+    (Keras 2.2.4, TF 1.11; proven by `tests/parallel/test_equality.py`, the regularized cases). A
+    model may make its weights after its scope was left, when it sees its first batch.
 
     Args:
-        records: dict from variables to `WeightRecord`s, to which new ones are added.
+        package: the `KerasPackage` whose layers make the weights.
+
+    Returns:
+        A function to take the place of the package's own.
     """
-    originals = [(package, package.layer.add_weight) for package in compat.loaded_keras_packages()]
-    for package, original in originals:
-        package.layer.add_weight = _recording(package, original, records)
-    try:
-        yield
-    finally:
-        for package, original in originals:
-            package.layer.add_weight = original
+    original = package.layer.add_weight
 
-
-def _recording(package, original, records):
     @functools.wraps(original)
     def add_weight(layer, *args, **kwargs):
+        graph_scope = scope_of(tf.get_default_graph())
+        if graph_scope is None:
+            return original(layer, *args, **kwargs)
         # Both packages: add_weight(name, shape, dtype, initializer, regularizer, ...).
         args = list(args)
         given = args[4] if len(args) > 4 else kwargs.get('regularizer')
@@ -294,7 +321,7 @@ def _recording(package, original, records):
         weight = original(layer, *args, **kwargs)
         # `l2(0.)` returns the number 0.
         asks = regularizer if penalties else None
-        records[weight] = WeightRecord(package.name, layer.name, asks, penalties)
+        graph_scope.records[weight] = WeightRecord(package.name, layer.name, asks, penalties)
         return weight
 
     return add_weight

@@ -106,6 +106,7 @@ class ParallaxStrategy:
         if step_timeout is not None and not step_timeout >= 0:
             raise PlanError('step_timeout is 0 seconds or more, or None, not %r.' % step_timeout)
         self._job = job.start(step_timeout or 0)
+        model_methods.install()
         self._server = self._servers = None
         if architecture != ALLREDUCE:
             self._server, self._servers = self._job.serve(servers)
@@ -147,9 +148,7 @@ class ParallaxStrategy:
         graph_scope.hand_session_to_keras()
         if graph_scope.server and self.request.architecture == PS:
             graph_scope.use_server()
-        model_methods.install()
         self._stack = contextlib.ExitStack()
-        self._stack.enter_context(scope.recorded_weights(graph_scope.records))
         self._stack.enter_context(graph_scope.opened_by(self))
         self._graph_scope = graph_scope
         _open_strategy = self

@@ -25,7 +25,7 @@ from keras_parallax.errors import ScopeError
 from keras_parallax.fingerprint import check_agreement, model_report
 from keras_parallax.partition_search import SEARCH
 from keras_parallax.plan import Request
-from keras_parallax.scope import scope_of
+from keras_parallax.scope import compiled_outside, scope_of
 from keras_parallax.slots import keras_order
 from keras_parallax.step_gradients import StepGradients
 from keras_parallax.table import ShardedVariable
@@ -56,11 +56,8 @@ class TrainStep:
         self._servers = self._scope.servers if self._scope else None
         self.rank, self.size = self._place()
         strategy = self._scope.strategy_of(loss) if self._scope else None
-        if self._scope and self.size > 1 and strategy is None:
-            raise ScopeError(
-                'model.compile() ran outside the scope of its ParallaxStrategy; build and compile '
-                'the model inside `with strategy:`.'
-            )
+        if self._scope and self._scope.must_exchange and strategy is None:
+            raise compiled_outside()
         self._records = self._scope.records if self._scope else {}
         #: The `plan.Request` that was asked for, and the one that the step follows now.
         self.asked = self.request = strategy.request if strategy else Request()

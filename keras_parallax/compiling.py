@@ -1,0 +1,145 @@
+"""`Model.compile` in a strategy's scope, and models that train although they are not of one."""
+
+import functools
+import warnings
+
+from keras_parallax import job
+from keras_parallax.compat import tf
+from keras_parallax.errors import PlanError, ScopeError
+from keras_parallax.optimizer import is_horovods, is_wrapped, of_model
+from keras_parallax.scope import compiled_outside, scope_is_open, scope_of
+from keras_parallax.table import ShardedVariable
+
+
+def compile_of(original):
+    """A `Model.compile` that wraps the optimizer of a model of a strategy.
+
+    Args:
+        original: Keras's own.
+    """
+
+    @functools.wraps(original)
+    def compile(model, optimizer, *arguments, **named):
+        graph_scope = scope_of(tf.get_default_graph())
+        if graph_scope is None:
+            _check_graph()
+            original(model, optimizer, *arguments, **named)
+        elif graph_scope.open_strategy is not None:
+            _compile(original, model, optimizer, arguments, named, graph_scope)
+        else:
+            _compile_later(original, model, optimizer, arguments, named, graph_scope)
+
+    return compile
+
+
+def _check_graph():
+    """Refuses to compile on another graph than that of the scope that is open."""
+    if scope_is_open() and job.current().size > 1:
+        raise ScopeError(
+            'model.compile() ran inside the scope of a ParallaxStrategy, but on another graph than '
+            'the one that was the default when the scope was entered; call '
+            'keras.backend.clear_session() or open a tf.Graph before `with strategy:`.'
+        )
+
+
+def _compile(original, model, given, arguments, named, graph_scope):
+    """Compiles in an open scope."""
+    # The last argument of `tf.keras` 1.11.
+    if named.get('distribute') or (len(arguments) > 6 and arguments[6]):
+        raise PlanError(
+            'model.compile(distribute=...) is of another kind of distribution; inside a '
+            'ParallaxStrategy compile without it.'
+        )
+    original(model, of_model(model, given), *arguments, **named)
+    if model.built:
+        graph_scope.unbuilt.pop(model, None)
+    else:
+        graph_scope.unbuilt[model] = graph_scope.open_strategy
+
+
+def _compile_later(original, model, given, arguments, named, graph_scope):
+    """Compiles when no scope is open: the model's own, or as Keras does when it has been built."""
+    strategy = graph_scope.unbuilt.pop(model, None)
+    if strategy is None or given is not model.optimizer:
+        original(model, given, *arguments, **named)
+        return
+    with graph_scope.opened_by(strategy):
+        original(model, given, *arguments, **named)
+    if not model.built:
+        graph_scope.unbuilt[model] = strategy
+    graph_scope.expect_tables()
+
+
+def train_function_of(original):
+    """A `Model._make_train_function` for models that may train outside of all scopes.
+
+    Args:
+        original: Keras's own.
+    """
+
+    @functools.wraps(original)
+    def make_train_function(model):
+        first = _before_training(model)
+        original(model)
+        # Keras makes the function when it loads a model too, perhaps only to evaluate it.
+        if first and not isinstance(model.train_function, _TrainFunction):
+            model.train_function = _TrainFunction(model.train_function, first)
+
+    return make_train_function
+
+
+def _before_training(model):
+    """What is to be done before a model's first step, a function of nothing, or `None`.
+
+    Raises:
+        ScopeError: not even a function for training can be made.
+    """
+    graph_scope, current = scope_of(tf.get_default_graph()), job.current()
+    ours, exchanges = is_wrapped(model.optimizer), is_horovods(model.optimizer)
+    if graph_scope is not None and graph_scope.must_exchange:
+        if ours:
+            return None  # Its `TrainStep` has looked at the scope.
+        weights = getattr(model, '_collected_trainable_weights', ())
+        if any(isinstance(weight, ShardedVariable) for weight in weights):
+            raise compiled_outside()
+        if not exchanges:
+            return _refuse
+    elif current is None or current.size == 1:
+        return None
+    if ours:
+        told = 'its gradients are exchanged, but every rank holds all rows of its tables'
+    elif exchanges:
+        told = "Horovod's optimizer exchanges its gradients, tables as a whole"
+    else:
+        told = 'each of the %d ranks trains it alone' % current.size
+    return functools.partial(
+        warnings.warn,
+        'A model trains outside the scope of the ParallaxStrategy: %s. Build and compile it inside '
+        '`with strategy:`.' % told,
+        stacklevel=3,
+    )
+
+
+class _TrainFunction:
+    """A function that Keras runs a training step with, and something to do before the first one.
+
+    Args:
+        function: Keras's function.
+        first: a function of nothing; if it raises, it is called again in place of the next step.
+    """
+
+    def __init__(self, function, first):
+        self._function, self._first = function, first
+
+    def __call__(self, *arguments, **named):
+        if self._first is not None:
+            self._first()
+            self._first = None
+        return self._function(*arguments, **named)
+
+    def __getattr__(self, name):
+        return getattr(self._function, name)
+
+
+def _refuse():
+    raise compiled_outside()

@@ -1,0 +1,137 @@
+"""Run by `horovodrun`: models that plain Keras compiles, in the scope of a strategy and outside.
+
+Usage: compiling_worker.py FOLDER PACKAGE NAME... Each rank writes what the script or the function
+called NAME returns, a list of arrays, to FOLDER/NAME.RANK.npz. PACKAGE is `tf.keras` or `alias`,
+which is tf.keras under the name `keras`, or `keras`, which is imported in the first scope.
+"""
+
+import contextlib
+import os
+import sys
+import traceback
+import warnings
+
+import numpy as np
+import tensorflow as tf
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir))
+from raised import error_of  # noqa: E402
+
+import keras_parallax as kp  # noqa: E402
+import scripts  # noqa: E402
+
+# --- What is refused, or warned about ----------------------------------------------------------
+
+
+def compiled_after(run):
+    """What is raised by training a model of a scope that is compiled after it, and its weights."""
+    errors = []
+    for optimizer in ('sgd', run.keras.optimizers.Adam(), tf.train.AdagradOptimizer(0.1)):
+        with run.scope():
+            model = scripts.words_and_dense(run.keras)
+        model.compile(optimizer, 'mse')
+        before = model.get_weights()
+        errors += [error_of(run.fit, model), error_of(model.train_on_batch, *run.data())]
+        assert all(map(np.array_equal, before, model.get_weights()))
+        # It may be evaluated.
+        assert np.isfinite(model.evaluate(*run.data(), verbose=0))
+    with run.scope():
+        model.compile('adagrad', 'mse')
+    run.fit(model)
+    model.compile('sgd', 'mse')
+    return errors + [error_of(run.fit, model)]
+
+
+def loaded_after(run):
+    """What a model predicts that is loaded after the scope, of which the file has slots."""
+    keras, path = run.keras, os.path.join(run.folder, 'loaded_after_%d.h5' % run.rank)
+    with run.scope():
+        model = scripts.words_and_dense(keras)
+        model.compile('adagrad', 'mse')
+    run.fit(model)
+    model.save(path)
+    words, _ = run.data()
+    expected = model.predict(words)
+    return [expected, keras.models.load_model(path).predict(words)]
+
+
+def of_horovod(run):
+    """What is raised for Horovod's optimizers."""
+    import horovod.tensorflow as hvd
+    import horovod.tensorflow.keras
+
+    wrap, sgd = horovod.tensorflow.keras.DistributedOptimizer, run.keras.optimizers.SGD
+    if run.keras is not tf.keras:
+        import horovod.keras
+
+        wrap = horovod.keras.DistributedOptimizer
+    errors = []
+    with run.scope():
+        model = scripts.words_and_dense(run.keras)
+        native = hvd.DistributedOptimizer(tf.train.AdagradOptimizer(0.1))
+        for optimizer in (wrap(sgd()), native):
+            errors.append(error_of(kp.ParallaxOptimizer, optimizer))
+            errors.append(error_of(model.compile, optimizer, 'mse'))
+        errors.append(error_of(wrap, kp.ParallaxOptimizer(sgd())))
+    return errors
+
+
+def cleared_inside(run):
+    """What is raised when the scope's graph is no longer the default one."""
+    with run.scope():
+        run.keras.backend.clear_session()
+        model = scripts.words_and_dense(run.keras)
+        return [error_of(model.compile, 'sgd', 'mse')]
+
+
+def warned(function, *arguments):
+    """The warnings of ours that a call gives."""
+    with warnings.catch_warnings(record=True) as noted:
+        warnings.simplefilter('always')
+        function(*arguments)
+    texts = [str(warning.message) for warning in noted]
+    return [text for text in texts if 'ParallaxStrategy' in text]
+
+
+def never_entered(run):
+    """What is warned about training outside of all scopes, and its weights."""
+    kp.ParallaxStrategy()
+    model = scripts.words_and_dense(run.keras)
+    model.compile('sgd', 'mse')
+    texts = warned(model.train_on_batch, *run.data()) + warned(run.fit, model)
+    model = scripts.words_and_dense(run.keras)
+    model.compile(kp.ParallaxOptimizer(run.keras.optimizers.Adagrad()), 'mse')
+    texts += warned(run.fit, model) + warned(run.fit, model)
+    with run.scope():
+        model = scripts.words_and_dense(run.keras)
+        model.compile('sgd', 'mse')
+    return texts + warned(run.fit, model)
+
+
+def main(folder, package, names):
+    if package == 'alias':
+        sys.modules['keras'] = tf.keras
+    keras = tf.keras if package != 'keras' else None
+    assert package == 'alias' or 'keras' not in sys.modules
+    strategy = kp.ParallaxStrategy()
+    for name in names:
+        path = os.path.join(folder, '%s.%d' % (name, strategy.rank))
+        with contextlib.ExitStack() as stack:
+            if keras is None:
+                stack.enter_context(strategy)
+                import keras
+
+                scope = contextlib.ExitStack
+            else:
+                keras.backend.clear_session()
+                scope = kp.ParallaxStrategy
+            run = scripts.Run(keras, scope, rank=strategy.rank, ranks=strategy.size, folder=folder)
+            try:
+                np.savez(path, *(scripts.SCRIPTS.get(name) or globals()[name])(run))
+            except Exception:
+                with open(path + '.error', 'w') as file:
+                    file.write(traceback.format_exc())
+                raise
+
+
+main(sys.argv[1], sys.argv[2], sys.argv[3:])

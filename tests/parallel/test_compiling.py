@@ -1,0 +1,111 @@
+"""Scripts of plain Keras with no other line of ours than `with kp.ParallaxStrategy():`."""
+
+import os
+
+import cases
+import launch
+import numpy as np
+import pytest
+import reference
+import tensorflow as tf
+
+import scripts
+
+RANKS = 2
+TOLERANCE = 1e-5
+#: In the first job `keras` is imported inside the first scope; in the second it is `tf.keras`.
+PACKAGES = {'keras': 'keras', 'alias': 'tf.keras'}
+OTHERS = ['compiled_after', 'loaded_after', 'of_horovod', 'cleared_inside', 'never_entered']
+OUTSIDE = (
+    'ScopeError: model.compile() ran outside the scope of its ParallaxStrategy; build and compile '
+    'the model inside `with strategy:`.'
+)
+
+
+@pytest.fixture(scope='module', params=PACKAGES)
+def package(request):
+    return request.param
+
+
+@pytest.fixture(scope='module')
+def job(package, tmpdir_factory):
+    """The `Outcome` of a job and its folder: all scripts, one after the other."""
+    folder = str(tmpdir_factory.mktemp('compiling'))
+    names = list(scripts.SCRIPTS) + OTHERS
+    outcome = launch.run(RANKS, 'parallel/compiling_worker.py', folder, package, *names, limit=300)
+    return outcome, folder
+
+
+@pytest.fixture
+def results(job):
+    """Function from a name to the list of arrays that each rank has returned."""
+    outcome, folder = job
+
+    def of_ranks(name):
+        paths = [os.path.join(folder, '%s.%d' % (name, rank)) for rank in range(RANKS)]
+        for path in paths:
+            if os.path.exists(path + '.error'):
+                with open(path + '.error') as file:
+                    pytest.fail(file.read())
+            assert os.path.exists(path + '.npz'), outcome.output[-5000:]
+        files = [np.load(path + '.npz') for path in paths]
+        return [[file['arr_%d' % number] for number in range(len(file.files))] for file in files]
+
+    return of_ranks
+
+
+@pytest.fixture
+def plain(package, tmpdir):
+    """A `Run` of plain Keras, gated."""
+    keras = cases.keras_module(PACKAGES[package])
+    keras.backend.clear_session()
+
+    def gated(optimizer):
+        is_native = isinstance(optimizer, tf.train.Optimizer)
+        return reference.gated(optimizer if is_native else keras.optimizers.get(optimizer))
+
+    yield scripts.Run(keras, gated=gated, folder=str(tmpdir))
+    keras.backend.clear_session()
+
+
+@pytest.mark.parametrize('name', scripts.SCRIPTS)
+def test_a_script_with_no_line_of_ours_but_the_scope_equals_plain_keras(results, plain, name):
+    expected = scripts.SCRIPTS[name](plain)
+    for of_rank in results(name):
+        assert len(of_rank) == len(expected)
+        for found, wanted in zip(of_rank, expected):
+            largest = np.abs(wanted).max()
+            np.testing.assert_allclose(found, wanted, rtol=0, atol=TOLERANCE * largest)
+
+
+def test_a_model_of_the_scope_that_is_compiled_after_it_is_refused_before_its_first_step(results):
+    for errors in results('compiled_after'):
+        assert list(map(str, errors)) == 7 * [OUTSIDE]
+
+
+def test_a_model_that_is_loaded_after_the_scope_predicts(results):
+    for expected, found in results('loaded_after'):
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_an_optimizer_of_horovod_is_refused_by_name(results):
+    for errors in results('of_horovod'):
+        assert len(errors) == 5
+        for error in map(str, errors):
+            assert error.startswith('PlanError: The optimizer is a DistributedOptimizer of Horovod')
+
+
+def test_a_graph_that_replaces_that_of_the_scope_is_refused_at_compile(results):
+    for (error,) in results('cleared_inside'):
+        assert str(error).startswith('ScopeError: ') and 'clear_session() or' in str(error)
+
+
+def test_training_outside_of_all_scopes_is_warned_about_once_for_each_model(results):
+    for alone, exchanged in results('never_entered'):
+        assert 'each of the 2 ranks trains it alone' in str(alone)
+        assert 'every rank holds all rows of its tables' in str(exchanged)
+
+
+def test_the_job_ends_well(job):
+    outcome, _ = job
+    assert outcome.code == 0, outcome.output[-5000:]

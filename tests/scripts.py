@@ -1,0 +1,349 @@
+"""Scripts as users write them, run in plain Keras and by the ranks of a job alike.
+
+Each is a function of a `Run` that returns a list of arrays: what plain Keras computes, a job must
+compute on every rank.
+"""
+
+import contextlib
+import os
+from typing import Any, Callable, NamedTuple
+
+import cases
+import numpy as np
+import tensorflow as tf
+
+WORDS, LENGTH, SAMPLES, BATCH = 40, 6, 48, 12
+
+
+class Run(NamedTuple):
+    """Where a script runs.
+
+    Attributes:
+        keras: the Keras package.
+        scope: function that gives the context in which models are built and compiled.
+        gated: function from an optimizer, or its name, to what `compile` is given.
+        rank, ranks: this process among those that share each batch.
+        folder: where files go.
+    """
+
+    keras: Any
+    scope: Callable[[], Any] = contextlib.ExitStack
+    gated: Callable[[Any], Any] = lambda optimizer: optimizer
+    rank: int = 0
+    ranks: int = 1
+    folder: str = ''
+
+    def data(self, seed=3):
+        """Samples of made words and a class for each: this rank's share of every batch."""
+        random = np.random.RandomState(seed)
+        words = cases.skewed_ids(random, (SAMPLES, LENGTH), WORDS)
+        classes = random.randint(0, 2, (SAMPLES, 1))
+        parts = [
+            cases.share([words[first : first + BATCH], classes[first : first + BATCH]], *self[3:5])
+            for first in range(0, SAMPLES, BATCH)
+        ]
+        return tuple(map(np.concatenate, zip(*parts)))
+
+    def fit(self, model, epochs=2, seed=3):
+        model.fit(
+            *self.data(seed),
+            batch_size=BATCH // self.ranks,
+            epochs=epochs,
+            shuffle=False,
+            verbose=0,
+        )
+
+    def start(self, model):
+        """Gives a model start values that are the same wherever it is built."""
+        model.set_weights(cases.start_weights(model))
+
+    def end(self, *models):
+        """What a script returns of models that have trained."""
+        return [weight for model in models for weight in model.get_weights()]
+
+
+def words_and_dense(keras, **arguments):
+    """A classifier of words."""
+    return keras.models.Sequential(
+        [
+            keras.layers.Embedding(WORDS, 4, input_length=LENGTH, name='words', **arguments),
+            keras.layers.Flatten(),
+            keras.layers.Dense(3, activation='tanh'),
+            keras.layers.Dense(1, activation='sigmoid'),
+        ]
+    )
+
+
+# --- Optimizers that are not wrapped -----------------------------------------------------------
+
+
+def text_classifier(run):
+    """As Keras's example `imdb_lstm` is written, without dropout."""
+    layers = run.keras.layers
+    with run.scope():
+        model = run.keras.models.Sequential()
+        model.add(layers.Embedding(WORDS, 8))
+        model.add(layers.LSTM(5))
+        model.add(layers.Dense(1, activation='sigmoid'))
+        optimizer = run.gated('adam')
+        model.compile(loss='binary_crossentropy', optimizer=optimizer, metrics=['accuracy'])
+    run.start(model)
+    run.fit(model)
+    own = np.array(model.evaluate(*run._replace(rank=0, ranks=1).data(), verbose=0))
+    return run.end(model) + [own]
+
+
+def instance(run):
+    """An optimizer of which the script keeps hold, to set its rate."""
+    with run.scope():
+        model = words_and_dense(run.keras)
+        optimizer = run.gated(run.keras.optimizers.SGD(lr=0.1, momentum=0.9, nesterov=True))
+        model.compile(optimizer, 'binary_crossentropy')
+    run.start(model)
+    run.fit(model)
+    run.keras.backend.set_value(optimizer.lr, 0.3)
+    run.fit(model)
+    return run.end(model)
+
+
+def of_tensorflow(run):
+    """An optimizer of TensorFlow's."""
+    with run.scope():
+        model = words_and_dense(run.keras)
+        model.compile(run.gated(tf.train.AdamOptimizer(0.05)), 'binary_crossentropy')
+    run.start(model)
+    run.fit(model)
+    return run.end(model)
+
+
+def shared_instance(run):
+    """One optimizer of two models, one of which is frozen in the other, as GANs are written."""
+    layers, models = run.keras.layers, run.keras.models
+    with run.scope():
+        optimizer = run.gated(run.keras.optimizers.Adam(0.01, 0.5))
+        critic = words_and_dense(run.keras)
+        critic.compile(optimizer, 'binary_crossentropy', metrics=['accuracy'])
+        ids = layers.Input((LENGTH,))
+        rows = layers.Flatten()(layers.Embedding(WORDS, 4, name='own_words')(ids))
+        critic.trainable = False
+        both = layers.add([critic(ids), layers.Dense(1)(rows)])
+        combined = models.Model(ids, layers.Activation('sigmoid')(both))
+        combined.compile(optimizer, 'binary_crossentropy')
+    run.start(combined)
+    words, classes = run.data()
+    for _ in range(4):
+        critic.train_on_batch(words, classes)
+        combined.train_on_batch(words, 1 - classes)
+    return run.end(combined)
+
+
+def compiled_again(run):
+    """A model that is compiled with one optimizer after the other, and with its own anew."""
+    results = []
+    with run.scope():
+        model = words_and_dense(run.keras)
+        model.compile('sgd', 'mse')
+        model.compile(run.gated({'class_name': 'Adagrad', 'config': {'lr': 0.1}}), 'mse')
+    run.start(model)
+    run.fit(model)
+    results += run.end(model)
+    with run.scope():
+        model.compile(run.gated('rmsprop'), 'mse')
+    run.fit(model)
+    results += run.end(model)
+    with run.scope():
+        model.compile(model.optimizer, 'binary_crossentropy')
+    run.fit(model)
+    return results + run.end(model)
+
+
+class _Gated:
+    """What `load_model` takes for a class of optimizers, which gates those that it makes."""
+
+    def __init__(self, run, cls):
+        self._run, self._cls = run, cls
+
+    def from_config(self, config):
+        return self._run.gated(self._cls.from_config(config))
+
+
+def loaded(run):
+    """A model that plain Keras's own `load_model` compiles, with the slots of its optimizer."""
+    keras, path = run.keras, os.path.join(run.folder, 'saved_by_%d.h5' % run.rank)
+    with tf.Graph().as_default(), tf.Session():
+        # Written by each rank for itself: the same numbers, for plain Keras's training may race.
+        model = words_and_dense(keras)
+        model.compile('adagrad', 'binary_crossentropy')
+        run.start(model)
+        model._make_train_function()
+        model.optimizer.set_weights(
+            [np.abs(weight) + 0.1 for weight in cases.start_weights(model.optimizer)]
+        )
+        model.save(path)
+    with run.scope():
+        model = keras.models.load_model(
+            path, custom_objects={'Adagrad': _Gated(run, keras.optimizers.Adagrad)}
+        )
+    run.fit(model)
+    return run.end(model)
+
+
+def cloned(run):
+    """A model that Keras copies."""
+    with run.scope():
+        model = run.keras.models.clone_model(words_and_dense(run.keras))
+        model.compile(run.gated('adagrad'), 'mse', ['accuracy'])
+    run.start(model)
+    run.fit(model)
+    return run.end(model)
+
+
+def of_scikit_learn(run):
+    """A model that a wrapper for scikit-learn makes, in the scope in which it trains."""
+
+    def build():
+        model = words_and_dense(run.keras)
+        model.compile(run.gated('adagrad'), 'binary_crossentropy')
+        run.start(model)
+        return model
+
+    if run.keras is tf.keras:
+        from tensorflow.python.keras.wrappers.scikit_learn import KerasRegressor
+    else:
+        from keras.wrappers.scikit_learn import KerasRegressor
+    with run.scope():
+        found = KerasRegressor(build, batch_size=BATCH // run.ranks, shuffle=False, verbose=0)
+        found.fit(*run.data(), epochs=3)
+    return run.end(found.model)
+
+
+# --- Models that are built late or early -------------------------------------------------------
+
+
+def seeded(keras):
+    """An initializer of values that are the same wherever a model is built."""
+    return keras.initializers.RandomUniform(-0.5, 0.5, seed=9)
+
+
+def sequential_without_shape(run):
+    """A model that knows its shape at the first `fit`, after the scope."""
+    layers, start = run.keras.layers, {'kernel_initializer': seeded(run.keras)}
+    with run.scope():
+        model = run.keras.models.Sequential(
+            [
+                layers.Dense(4, activation='tanh', kernel_regularizer='l2', **start),
+                layers.Dense(1, activation='sigmoid', **start),
+            ]
+        )
+        model.compile(run.gated('adam'), 'mse', metrics=['mae'])
+    assert not model.built
+    run.fit(model)
+    run.fit(model, seed=4)
+    return run.end(model)
+
+
+def subclass(keras):
+    start = seeded(keras)
+
+    class Classifier(keras.models.Model):
+        def __init__(self):
+            super().__init__()
+            self.words = keras.layers.Embedding(
+                WORDS, 4, embeddings_initializer=start, embeddings_regularizer='l2'
+            )
+            self.recurrent = keras.layers.GRU(
+                3, kernel_initializer=start, recurrent_initializer='identity'
+            )
+            self.out = keras.layers.Dense(1, kernel_initializer=start, activation='sigmoid')
+
+        def call(self, inputs):
+            return self.out(self.recurrent(self.words(inputs)))
+
+    return Classifier()
+
+
+def subclassed(run):
+    """A model whose weights are made at its first batch, after the scope."""
+    with run.scope():
+        model = subclass(run.keras)
+        model.compile(run.gated('adam'), 'binary_crossentropy')
+    run.fit(model)
+    run.fit(model, seed=4)
+    return run.end(model)
+
+
+def subclassed_that_predicts_first(run):
+    """A model whose weights are made in `predict`, and whose loss in `train_on_batch`."""
+    with run.scope():
+        model = subclass(run.keras)
+        model.compile(run.gated('adagrad'), 'mse')
+    words, classes = run.data()
+    first = model.predict(run._replace(rank=0, ranks=1).data()[0])
+    for _ in range(4):
+        model.train_on_batch(words, classes)
+    return [first] + run.end(model)
+
+
+def built_before(run):
+    """A model that is built and initialized before the scope, and compiled in it."""
+    model = words_and_dense(run.keras)
+    run.start(model)
+    with run.scope():
+        model.compile(run.gated('adam'), 'mse')
+    run.fit(model)
+    return run.end(model)
+
+
+def built_before_with_a_penalty(run):
+    """The same, with a regularizer that nobody has noted."""
+    model = words_and_dense(run.keras, embeddings_regularizer='l2')
+    with run.scope():
+        model.compile(run.gated('adam'), 'mse')
+    run.start(model)
+    run.fit(model)
+    return run.end(model)
+
+
+def built_before_twice(run):
+    """The same, twice in one process: the second model starts from its own values."""
+    results = []
+    for value in (0.1, 0.2):
+        run.keras.backend.clear_session()
+        start = run.keras.initializers.Constant(value)
+        model = run.keras.models.Sequential(
+            [
+                run.keras.layers.Embedding(
+                    WORDS, 2, input_length=LENGTH, name='words', embeddings_initializer=start
+                ),
+                run.keras.layers.Flatten(),
+                run.keras.layers.Dense(1, name='out', bias_initializer=start),
+            ]
+        )
+        with run.scope():
+            model.compile(run.gated('sgd'), 'mse')
+        results += [model.get_weights()[number] for number in (0, 2)]
+        run.start(model)
+        run.fit(model, epochs=1)
+    return results
+
+
+#: Those that run in one job, by name.
+SCRIPTS = {
+    script.__name__: script
+    for script in (
+        text_classifier,
+        instance,
+        of_tensorflow,
+        shared_instance,
+        compiled_again,
+        loaded,
+        cloned,
+        of_scikit_learn,
+        sequential_without_shape,
+        subclassed,
+        subclassed_that_predicts_first,
+        built_before,
+        built_before_with_a_penalty,
+        built_before_twice,
+    )
+}
