@@ -502,23 +502,23 @@ def test_a_name_means_the_package_that_the_script_has_imported(package):
 
 
 @pytest.mark.parametrize(
-    'arguments',
+    'arguments, told',
     [
-        dict(optimizer=3),
-        dict(optimizer=None),
-        dict(optimizer='no_such_optimizer'),
-        dict(sparse_update='fast'),
-        dict(sparse_update=None),
-        dict(sparse_reduction='max'),
-        dict(compression='fp16'),
-        dict(pull_compression='fp16'),
-        dict(optimizer='adagrad', keras='theano'),
+        (dict(optimizer=3), 'optimizer must be .* 3 was given'),
+        (dict(optimizer=None), 'optimizer must be .* None was given'),
+        (dict(optimizer='no_such_optimizer'), 'ptimizer: no_such_optimizer'),
+        (dict(sparse_update='fast'), "sparse_update must be .* 'fast' was given"),
+        (dict(sparse_update=None), 'sparse_update must be .* None was given'),
+        (dict(sparse_reduction='max'), "sparse_reduction must be .* 'max' was given"),
+        (dict(compression='fp16'), "^compression must be .* 'fp16' was given"),
+        (dict(pull_compression='fp16'), "^pull_compression must be .* 'fp16' was given"),
+        (dict(optimizer='adagrad', keras='theano'), "keras must be .* 'theano' was given"),
     ],
-    ids=repr,
+    ids=lambda value: repr(value) if isinstance(value, dict) else '',
 )
-def test_a_wrong_argument_is_refused(package, keras, arguments):
+def test_a_wrong_argument_is_refused(package, keras, arguments, told):
     arguments.setdefault('optimizer', keras.optimizers.Adagrad())
-    with kp.ParallaxStrategy(), pytest.raises(ValueError):
+    with kp.ParallaxStrategy(), pytest.raises(ValueError, match=told):
         kp.ParallaxOptimizer(**arguments)
 
 
