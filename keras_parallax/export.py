@@ -2,39 +2,52 @@
 
 import contextlib
 import os
-import shutil
-import tempfile
+import random
+import types
 
 import numpy as np
 
-from keras_parallax import compat, saving
+from keras_parallax import compat, export_check, files, saving
 from keras_parallax.blocks import BLOCK_BYTES, ShardedRows, progress
 from keras_parallax.compat import tf
 from keras_parallax.errors import CheckpointError
+from keras_parallax.pairing import paired_weights
+
+_KERAS = ('keras.', 'tensorflow.python.keras.')
 
 
-def export_saved_model(model, path, custom_objects=None, show_progress=None):
+def export_saved_model(model, path, custom_objects=None, show_progress=None, inputs=None):
     """Writes a model as a SavedModel with ordinary variables, to predict with.
 
     Any one rank may call it, on its own. It needs memory for the whole model, as whoever serves
-    the model does. Dropout and the like are off.
+    the model does. Dropout and the like are off, and stateful layers begin with their states at
+    zero.
+
+    Before the folder gets its name it is loaded, and what it predicts is compared with what the
+    model does, from a few samples that are made from the shapes of the model's inputs.
 
     Args:
         model: a Keras model of this job, built from layers that Keras can make again from their
             configuration.
-        path: path of the folder to write, which must not exist yet.
-        custom_objects: dict from names to classes or functions that Keras does not know.
+        path: path of the folder to write, which must not exist yet. Folders on the way to it are
+            made.
+        custom_objects: dict from names to classes or functions that Keras does not know, besides
+            those that the layers show.
         show_progress: whether to show a progress bar; if `None`, for large tables on a terminal.
+        inputs: an array `[samples, ...]`, or a list of one for each input of the model, to compare
+            predictions from, where the model does not take those that are made.
 
     Raises:
-        CheckpointError: there is something at `path` already.
+        CheckpointError: there is something at `path` already, the model cannot be made again from
+            its configuration, or what the export predicts is not, or cannot be shown to be, what
+            the model does. Then nothing is left at `path`.
 
     Example:
         ```python
         >>> import os, tempfile, keras, keras_parallax as kp
         >>> with kp.ParallaxStrategy() as strategy:
         ...     model = keras.models.Sequential([keras.layers.Dense(1, input_shape=(2,))])
-        >>> path = os.path.join(tempfile.mkdtemp(), 'serving')
+        >>> path = os.path.join(tempfile.mkdtemp(), 'serving', '1')
         >>> kp.export_saved_model(model, path)
         >>> sorted(os.listdir(path))
         ['saved_model.pb', 'variables']
@@ -43,50 +56,91 @@ def export_saved_model(model, path, custom_objects=None, show_progress=None):
     if os.path.exists(path):
         raise CheckpointError('%s exists already; export to another path.' % path)
     package, session = compat.package_of(model), saving.session_of(model)
-    values = _small_values(package, model)
-    parent = os.path.dirname(os.path.abspath(path))
-    # Keras's initializers draw seeds, which must not change how training goes on.
-    random = np.random.get_state()
-    aside = tempfile.mkdtemp('.part', '.%s.' % os.path.basename(path), parent)
     try:
-        with tf.Graph().as_default(), tf.Session() as own, _session_of(package, own, session):
-            package.backend.set_learning_phase(0)
-            plain = type(model).from_config(model.get_config(), custom_objects)
-            _fill(package, plain, model, values, own, session, show_progress)
-            signature = tf.saved_model.signature_def_utils.predict_signature_def(
-                dict(zip(plain.input_names, plain.inputs)),
-                dict(zip(plain.output_names, plain.outputs)),
-            )
-            builder = tf.saved_model.builder.SavedModelBuilder(os.path.join(aside, 'model'))
-            builder.add_meta_graph_and_variables(
-                own,
-                [tf.saved_model.tag_constants.SERVING],
-                {tf.saved_model.signature_constants.DEFAULT_SERVING_SIGNATURE_DEF_KEY: signature},
-            )
-            builder.save()
-        os.rename(os.path.join(aside, 'model'), path)
-    finally:
-        np.random.set_state(random)
-        shutil.rmtree(aside)
+        with files.folder_aside(path) as aside, _random_state_kept():
+            # Not `with tf.Session()`: Keras would take it for the model's graph as well.
+            with tf.Graph().as_default(), contextlib.closing(tf.Session()) as own:
+                with _session_of(package, own, session):
+                    package.backend.set_learning_phase(0)
+                    made = _made_again(model, custom_objects)
+                    _fill(package, made, model, own, session, show_progress)
+                    rows = export_check.fewest_rows(made)
+                    _write(made, own, aside)
+            export_check.check(model, session, aside, rows, inputs)
+    except tf.errors.OpError as error:
+        raise CheckpointError('%s could not be written: %s' % (path, error.message)) from error
+    except OSError as error:
+        if isinstance(error, CheckpointError):
+            raise
+        raise CheckpointError(files.why_unwritten(path, error)) from error
 
 
-def _small_values(package, model):
-    """The values of the weights that are not moved in blocks, in order; `None` for the others."""
-    small = [weight for weight in model.weights if saving.rows_of(weight) is None]
-    values = iter(package.backend.batch_get_value(small))
-    return [next(values) if saving.rows_of(weight) is None else None for weight in model.weights]
+def _made_again(model, custom_objects):
+    """A model made from the configuration of another, in the graph that is the default one."""
+    # A class of the user's that only adds to Keras's has its constructor's arguments for itself.
+    maker = next(cls for cls in type(model).__mro__ if 'from_config' in vars(cls))
+    try:
+        known = dict(_objects_of(model), **(custom_objects or {}))
+        return maker.from_config(model.get_config(), known)
+    except Exception as error:
+        raise CheckpointError(
+            'The model cannot be made again from its configuration, which an export needs '
+            '(%s: %s). Give classes and functions that Keras does not know as custom_objects; '
+            'layers must not use tensors or variables of other layers but by being called.'
+            % (type(error).__name__, error)
+        ) from error
 
 
-def _fill(package, plain, model, values, own, session, show_progress):
+def _objects_of(model):
+    """The classes and functions of a model's layers that Keras does not know, by name."""
+    package, objects = compat.package_of(model), {}
+    for layer in saving.layers_in(package, model):
+        # Functions such as activations; initializers and the like by their classes.
+        values = [
+            value if isinstance(value, types.FunctionType) else type(value)
+            for value in [layer] + list(vars(layer).values())
+            if isinstance(value, types.FunctionType) or hasattr(value, 'get_config')
+        ]
+        objects.update(
+            (value.__name__, value) for value in values if not value.__module__.startswith(_KERAS)
+        )
+        code = getattr(getattr(layer, 'function', None), '__code__', None)
+        if code is not None:
+            # A lambda that is made again finds what it calls under these names.
+            around = layer.function.__globals__
+            objects.update((name, around[name]) for name in code.co_names if name in around)
+    return objects
+
+
+def _fill(package, made, model, own, session, show_progress):
     """Gives a model in a graph of its own the weights of another."""
     package.backend.get_session()  # Initializes them.
-    pairs = list(zip(plain.weights, model.weights, values))
-    package.backend.batch_set_value([(to, value) for to, _, value in pairs if value is not None])
-    large = [(to, saving.rows_of(weight)) for to, weight, value in pairs if value is None]
+    pairs = paired_weights(model, made)
+    small = [(copy, weight) for copy, weight in pairs if saving.rows_of(weight) is None]
+    with _session_of(package, session, own), session.graph.as_default():
+        values = package.backend.batch_get_value([weight for _, weight in small])
+    package.backend.batch_set_value([(copy, value) for (copy, _), value in zip(small, values)])
+    large = [(copy, saving.rows_of(weight)) for copy, weight in pairs]
+    large = [(copy, rows) for copy, rows in large if rows is not None]
     with progress(sum(rows.bytes for _, rows in large), 'exporting', show_progress) as advance:
-        for to, rows in large:
-            target = ShardedRows(to.name, [to], rows.shape)
+        for copy, rows in large:
+            target = ShardedRows(copy.name, [copy], rows.shape)
             rows.copy_to(_Writer(target, own), session, BLOCK_BYTES, advance)
+
+
+def _write(made, session, folder):
+    """Writes a model to a folder, with a signature whose keys are the names of its layers."""
+    outputs = saving.unique_names(made.output_names)
+    signature = tf.saved_model.signature_def_utils.predict_signature_def(
+        dict(zip(made.input_names, made.inputs)), dict(zip(outputs, made.outputs))
+    )
+    builder = tf.saved_model.builder.SavedModelBuilder(folder)
+    builder.add_meta_graph_and_variables(
+        session,
+        [tf.saved_model.tag_constants.SERVING],
+        {tf.saved_model.signature_constants.DEFAULT_SERVING_SIGNATURE_DEF_KEY: signature},
+    )
+    builder.save()
 
 
 class _Writer:
@@ -107,3 +161,14 @@ def _session_of(package, session, before):
         yield
     finally:
         package.backend.set_session(before)
+
+
+@contextlib.contextmanager
+def _random_state_kept():
+    """While open, random numbers may be drawn: Keras's initializers draw seeds."""
+    numpy, python = np.random.get_state(), random.getstate()
+    try:
+        yield
+    finally:
+        np.random.set_state(numpy)
+        random.setstate(python)

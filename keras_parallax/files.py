@@ -10,6 +10,7 @@ import os
 import re
 import secrets
 import shutil
+import tempfile
 from typing import Any, Dict, NamedTuple, Tuple
 
 from keras_parallax import patterns
@@ -34,7 +35,6 @@ def written_aside(path):
 
     Example:
         ```python
-        >>> import tempfile
         >>> path = os.path.join(tempfile.mkdtemp(), 'numbers.txt')
         >>> with written_aside(path) as aside:
         ...     with open(aside, 'w') as file:
@@ -63,6 +63,41 @@ def _aside(path):
     # The kernel applies the umask; to ask for it would set it, for all threads.
     os.close(os.open(aside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     return aside
+
+
+@contextlib.contextmanager
+def folder_aside(path):
+    """Gives a path to write a folder to, which gets its name when the block ends without an error.
+
+    If there is an error, nothing is left, also of the folders on the way that were made.
+
+    Args:
+        path: where the folder is to appear; nothing may be there.
+    """
+    parent = os.path.dirname(os.path.abspath(path))
+    made = _make_folders(parent)
+    try:
+        with tempfile.TemporaryDirectory('.part', '.%s.' % os.path.basename(path), parent) as aside:
+            inner = os.path.join(aside, 'folder')
+            yield inner
+            os.rename(inner, path)
+    except BaseException:
+        for folder in made:
+            # Somebody else may have put something there.
+            with contextlib.suppress(OSError):
+                os.rmdir(folder)
+        raise
+
+
+def _make_folders(folder):
+    """Makes a folder and those above it; returns the ones that were made, the innermost first."""
+    missing = []
+    while not os.path.isdir(folder) and os.path.dirname(folder) != folder:
+        missing.append(folder)
+        folder = os.path.dirname(folder)
+    for part in reversed(missing):
+        os.makedirs(part, exist_ok=True)
+    return missing
 
 
 def _sync(path):

@@ -160,7 +160,7 @@ def _write_slots(package, optimizer, weights, file):
     counters = len(step.state.counters) if step.state else 0
     names = names_in_keras(optimizer, weights, counters, step.name_scope)
     group = file.create_group(SLOTS)
-    names = _unique(names)
+    names = unique_names(names)
     package.saving.save_attributes_to_hdf5_group(
         group, 'weight_names', [name.encode('utf8') for name in names]
     )
@@ -178,7 +178,7 @@ def _write_slots(package, optimizer, weights, file):
     return tables
 
 
-def _unique(names):
+def unique_names(names):
     """Tells equal names apart as Keras 2.2.4 does."""
     found = []
     for name in names:
@@ -188,6 +188,18 @@ def _unique(names):
             unique = '%s_%d' % (name, number)
         found.append(unique)
     return found
+
+
+def layers_in(package, layer):
+    """A layer and those in it, of models, wrappers and layers of the user's, each once."""
+    layers, pending = {}, [layer]
+    while pending:
+        layer = pending.pop()
+        if id(layer) not in layers:
+            layers[id(layer)] = layer
+            pending += getattr(layer, 'layers', ())
+            pending += [value for value in vars(layer).values() if isinstance(value, package.layer)]
+    return list(layers.values())
 
 
 def rows_of(weight, however_small=False):
