@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import NamedTuple
 
 from keras_parallax.errors import StackError
-from keras_parallax.versions import SUPPORTED, version_problem
+from keras_parallax.versions import SUPPORTED, require_python, version_problem
 
 
 def _require(package, version):
@@ -21,6 +21,7 @@ def _require(package, version):
         raise StackError(problem)
 
 
+require_python()
 try:
     import tensorflow as tf
 except ImportError as error:

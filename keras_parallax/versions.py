@@ -1,4 +1,12 @@
-"""The versions that this release was run with. Imports nothing, so that a broken stack can ask."""
+"""The versions that this release was run with.
+
+It and `errors` import nothing that a broken stack may lack, and any Python can read them.
+"""
+
+import platform
+import sys
+
+from keras_parallax.errors import StackError
 
 #: Package to (accepted version prefixes, how to get it).
 SUPPORTED = {
@@ -27,3 +35,30 @@ def version_problem(package, version):
         version,
         remedy,
     )
+
+
+def python_problem(version):
+    """One sentence about a Python that the stack cannot run on, or `None`.
+
+    Args:
+        version: the version found, a string.
+    """
+    if version.startswith('3.6.'):
+        return None
+    return (
+        'keras-parallax needs Python 3.6, but this is Python %s (%s): TensorFlow 1.11 is not made '
+        'for any newer one, nor this package for an older one. Make an environment with Python 3.6 '
+        "and install there: pip install 'keras-parallax[cpu]' (or [gpu])"
+        % (version, sys.executable)
+    )
+
+
+def require_python():
+    """Looks at the Python that runs.
+
+    Raises:
+        StackError: the stack cannot run on it.
+    """
+    problem = python_problem(platform.python_version())
+    if problem:
+        raise StackError(problem)

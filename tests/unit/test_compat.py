@@ -1,16 +1,21 @@
 """What is said when TensorFlow, Keras or Horovod is missing or of a wrong version."""
 
+import glob
 import os
+import platform
 import subprocess
 import sys
 
 import pytest
 
 import keras_parallax as kp
-from keras_parallax import compat
+import keras_parallax_command
+from keras_parallax import compat, versions
 
 #: Where `python -c` finds no package; in the checkout it would find ours before the installed one.
 HERE = os.path.dirname(os.path.abspath(__file__))
+
+COMMAND = keras_parallax_command.__file__
 
 #: Ends well only if the package cannot be imported, and prints why.
 IMPORT = """
@@ -116,6 +121,46 @@ def test_what_is_installed_here_is_supported():
         ('Horovod', compat.horovod.__version__),
     ):
         assert compat.version_problem(package, version) is None
+
+
+@pytest.mark.parametrize('version', ['2.7.18', '3.5.10', '3.7.16', '3.10.13', '3.60.0'])
+def test_any_other_python_is_told_with_the_needed_one(version):
+    assert 'needs Python 3.6, but this is Python %s ' % version in versions.python_problem(version)
+
+
+def test_the_python_that_runs_the_tests_is_supported():
+    assert versions.python_problem(platform.python_version()) is None
+
+
+def other_pythons():
+    """Pythons of this machine that the stack does not run on."""
+    pattern = os.path.join(os.path.expanduser('~'), '.pyenv', 'versions', '*', 'bin', 'python')
+    paths = [path for path in glob.glob(pattern) if '/3.6.' not in path]
+    return sorted(paths) + [path for path in ['/usr/bin/python3'] if os.path.exists(path)]
+
+
+@pytest.mark.parametrize('command', [['-c', 'import keras_parallax'], [COMMAND, 'doctor']])
+def test_every_other_python_of_this_machine_is_named_when_it_imports_or_runs_us(command):
+    pythons = other_pythons()
+    if not pythons:
+        pytest.skip('this machine has no other Python')
+    for python in pythons:
+        version = subprocess.check_output(
+            [python, '-c', 'import platform; print(platform.python_version())'],
+            universal_newlines=True,
+        ).strip()
+        process = subprocess.run(
+            [python, '-B'] + command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            universal_newlines=True,
+            cwd=HERE,
+            env=dict(os.environ, PYTHONPATH=os.path.dirname(kp.__path__[0])),
+        )
+        if not version.startswith('3.6.'):
+            assert process.returncode == 1
+            told = process.stdout.strip().splitlines()[-1]
+            assert 'needs Python 3.6, but this is Python %s (' % version in told
 
 
 # --- imports -----------------------------------------------------------------
