@@ -36,9 +36,7 @@ class Rank:
     def model(self, build=recipes.model, optimizer=None, strategy=None):
         with strategy or self.strategy:
             model = build(self.keras)
-            # TODO(compile)
-            optimizer = kp.ParallaxOptimizer(optimizer or recipes.optimizer(self.keras))
-            model.compile(optimizer, 'mse', metrics=['mae'])
+            model.compile(optimizer or recipes.optimizer(self.keras), 'mse', metrics=['mae'])
         return model
 
     def started(self, *arguments, **named):
