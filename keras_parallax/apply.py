@@ -3,6 +3,7 @@
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from keras_parallax import cluster, compat, graph, sharding, start_values, updates
+from keras_parallax.asked_gradients import Given
 from keras_parallax.compat import ResourceVariable, tf
 from keras_parallax.errors import PlanError
 from keras_parallax.table import STORAGE, Table, make_storage
@@ -80,7 +81,7 @@ class _Pair(NamedTuple):
     shard: Optional[int] = None
 
 
-def build_updates(optimizer, keras_updates, variables, dense, mine):
+def build_updates(optimizer, keras_updates, variables, dense, mine, loss, clip):
     """Builds the updates of everything that this rank updates.
 
     Args:
@@ -90,9 +91,15 @@ def build_updates(optimizer, keras_updates, variables, dense, mine):
         variables: the model's trainable variables, in order.
         dense: dict from dense variables to their gradients.
         mine: the `TablesOfRank`.
+        loss: the model's total loss.
+        clip: function from a Keras optimizer, such as one inside `optimizer`, to `dense` and
+            `mine.parts` as it clips them; gives them as they are if they are clipped already.
 
     Returns:
         `Applied`.
+
+    Raises:
+        ParallaxError: the formula of a user's optimizer needs what a worker has for itself alone.
     """
     row_slots = {
         table: _slots_for_rows(optimizer, table, way.rule, mine.prefix)
@@ -117,7 +124,13 @@ def build_updates(optimizer, keras_updates, variables, dense, mine):
         shards = [pair.variable for pair in pairs if pair.table is not None]
         compat.forget_slots(optimizer.optimizer, shards)
     before = tf.global_variables()
-    operations.extend(keras_updates([(pair.variable, pair.gradient) for pair in pairs]))
+    alone = mine.size == 1 and not any(table.shards for table in mine.tables.values())
+    of_pairs = [(pair.variable, pair.gradient) for pair in pairs]
+    given = Given(loss, of_pairs, lambda by: _as_clipped(pairs, *clip(by)), alone)
+    with given.handed_out():
+        own = graph.as_operations(keras_updates(of_pairs))
+    given.check(own, compat.name_of_optimizer(optimizer))
+    operations.extend(own)
     updated = [pair.variable for pair in pairs]
     held = [pair.variable for pair in pairs if pair.table is None]
     kept = _kept(optimizer, before, updated)
@@ -223,6 +236,13 @@ def _pairs(variables, dense, mine):
             rows = make_storage(name, cluster.shard_device(mine.rank), shape, table.dtype)
             pairs.append(_Pair(rows, tf.zeros_like(rows), table))
     return pairs
+
+
+def _as_clipped(pairs, dense, parts):
+    """The gradients of pairs after clipping: a list of those in `dense` and `parts`."""
+    clipped = dict(dense)
+    clipped.update((update.part.variable, update.gradient) for update in parts)
+    return [clipped.get(pair.variable, pair.gradient) for pair in pairs]
 
 
 class _Kept(NamedTuple):

@@ -5,6 +5,7 @@ The rest of the package imports TensorFlow as `from keras_parallax.compat import
 
 import contextlib
 import ctypes
+import functools
 import importlib
 import os
 import sys
@@ -56,6 +57,8 @@ from tensorflow.core.framework import attr_value_pb2  # noqa: E402
 from tensorflow.python.framework import tensor_util as _tensor_util  # noqa: E402
 from tensorflow.python.keras.engine import base_layer as _tf_keras_base  # noqa: E402
 from tensorflow.python.ops import gen_resource_variable_ops as _gen_resource_ops  # noqa: E402
+from tensorflow.python.ops import gradients as _gradients  # noqa: E402
+from tensorflow.python.ops import gradients_impl as _gradients_impl  # noqa: E402
 from tensorflow.python.ops import inplace_ops as _inplace_ops  # noqa: E402
 from tensorflow.python.ops import resource_variable_ops as _resource_ops  # noqa: E402
 from tensorflow.python.training import training_ops as _training_ops  # noqa: E402
@@ -175,6 +178,53 @@ def tensorflows(optimizer):
 def name_of_optimizer(optimizer):
     """The name of an optimizer's class, that of TensorFlow's rather than of Keras's wrapper."""
     return type(tensorflows(optimizer) or optimizer).__name__
+
+
+@contextlib.contextmanager
+def gradients_by(function):
+    """While open, `tf.gradients` is `function(tf.gradients, ys, xs, ...)` for all who call it.
+
+    Both Keras packages and `tf.train.Optimizer` look it up in a module when they call it (TF 1.11).
+    """
+    compute = _gradients_impl.gradients
+    stand_in = functools.partial(function, compute)
+    modules = [tf, _gradients_impl, _gradients]
+    for module in modules:
+        module.gradients = stand_in
+    try:
+        yield
+    finally:
+        for module in modules:
+            module.gradients = compute
+
+
+@contextlib.contextmanager
+def get_gradients_by(package, function):
+    """While open, `get_gradients` of a package's optimizers is another function.
+
+    Args:
+        package: the `KerasPackage`.
+        function: `(get_gradients, optimizer, loss, params) -> gradients`; classes that have
+            their own still come first.
+    """
+    base = package.module.optimizers.Optimizer
+    compute = base.get_gradients
+
+    def get_gradients(self, loss, params):
+        return function(compute, self, loss, params)
+
+    base.get_gradients = get_gradients
+    try:
+        yield
+    finally:
+        base.get_gradients = compute
+
+
+def computes_own_gradients(optimizer):
+    """Whether a `tf.train.Optimizer` has a `compute_gradients` other than TensorFlow's."""
+    return not optimizer.compute_gradients.__func__.__module__.startswith(
+        'tensorflow.python.training.'
+    )
 
 
 def replace_input(operation, index, tensor):

@@ -47,6 +47,30 @@ def ancestors(tensors, leaves=()):
     return found
 
 
+def sources(operations, leaves=()):
+    """The operations whose outputs operations are computed from, themselves included.
+
+    Args:
+        operations: a list of operations.
+        leaves: operations at which to stop; they are not part of the answer.
+
+    Returns:
+        A set of operations. What they only wait for is not among them.
+    """
+    found, leaves = set(), set(leaves)
+    # A group of updates only waits for them.
+    pending = list(operations)
+    while pending:
+        operation = pending.pop()
+        if operation in found or operation in leaves:
+            continue
+        found.add(operation)
+        pending.extend(tensor.op for tensor in operation.inputs)
+        if operation.type == 'NoOp':
+            pending.extend(operation.control_inputs)
+    return found
+
+
 def descendants(operation, among=None):
     """The operations that depend on an operation, itself included, as a set.
 

@@ -1,6 +1,6 @@
 """`ParallaxOptimizer`: a Keras optimizer whose gradients are exchanged between the ranks."""
 
-import copy
+import functools
 import weakref
 
 from keras_parallax import compat, fused_updates
@@ -17,6 +17,9 @@ class _Wrapper:
     """What a wrapped optimizer does differently; put before the optimizer's own class."""
 
     _parallax_wrapper = True
+    # Of the wrapper alone: all else it shares with the optimizer that it wraps, by whose methods
+    # closures of its own may go on (`tests/unit/test_own_gradients.py`, the accumulating one).
+    __slots__ = ('_parallax_step', '_parallax_hidden', '_parallax_settings', '_parallax_model')
 
     @classmethod
     def from_config(cls, config, **arguments):
@@ -52,14 +55,13 @@ class _Wrapper:
 
     @weights.setter
     def weights(self, weights):
-        self._parallax_weights = weights
+        self.__dict__['weights'] = weights
 
     @property
     def own_weights(self):
         """The weights of the optimizer's own class, for the variables that this rank updates."""
-        if self._parallax_weights is None:
-            return super().weights
-        return self._parallax_weights
+        # TFOptimizer has no weights of its own.
+        return self.__dict__['weights'] if 'weights' in self.__dict__ else super().weights
 
     def set_weights(self, weights):
         """Sets the optimizer's weights, sharded ones block by block.
@@ -83,27 +85,27 @@ class _Wrapper:
     def get_updates(self, loss, params):
         """Builds the operations that a training step of the model runs."""
         self._parallax_step = None
-        step = TrainStep(self, loss, list(params), self._parallax_settings, self._updates_of)
+        own = functools.partial(self._updates_of, loss)
+        step = TrainStep(self, loss, list(params), self._parallax_settings, own)
         self.updates = step.build()
         self._parallax_step = step
         return self.updates
 
-    def get_gradients(self, loss, params):
-        """The gradients that have been exchanged already, for the optimizer's own formula."""
-        return self._parallax_gradients
-
-    def _updates_of(self, pairs):
+    def _updates_of(self, loss, pairs):
         """The update operations of the optimizer itself, for pairs of variable and gradient."""
-        if compat.tensorflows(self) is not None:
+        variables = [variable for variable, _ in pairs]
+        inner = compat.tensorflows(self)
+        if inner is not None:
             if not pairs:
                 return [tf.assign_add(self.iterations, 1)]
             gradients = [(gradient, variable) for variable, gradient in pairs]
-            return [self.optimizer.apply_gradients(gradients, global_step=self.iterations)]
+            if compat.computes_own_gradients(inner):
+                gradients = inner.compute_gradients(loss, variables)
+            return [inner.apply_gradients(gradients, global_step=self.iterations)]
         fused = fused_updates.updates(self, pairs)
         if fused is not None:
             return fused
-        self._parallax_gradients = [gradient for _, gradient in pairs]
-        return super().get_updates(loss=None, params=[variable for variable, _ in pairs])
+        return super().get_updates(loss=loss, params=variables)
 
 
 def ParallaxOptimizer(  # noqa: N802 - named as Horovod names its DistributedOptimizer
@@ -145,7 +147,8 @@ def ParallaxOptimizer(  # noqa: N802 - named as Horovod names its DistributedOpt
         without this package. The given optimizer is not changed; the two share their variables.
 
     Raises:
-        ValueError: an argument is none of the above.
+        ValueError: an argument is none of the above, or the optimizer's `get_updates` was replaced
+            on the object.
         ScopeError: made outside `with strategy:` although the graph belongs to a strategy that
             has servers.
 
@@ -166,6 +169,10 @@ def ParallaxOptimizer(  # noqa: N802 - named as Horovod names its DistributedOpt
     if is_wrapped(optimizer):
         raise ValueError('The optimizer is a ParallaxOptimizer already; wrap it once.')
     _refuse_horovods(optimizer)
+    if 'get_updates' in vars(optimizer):
+        raise ValueError(
+            'get_updates of the optimizer was replaced on the object; replace it in a subclass.'
+        )
     if scope is not None and scope.must_exchange and scope.open_strategy is None:
         raise ScopeError(
             'ParallaxOptimizer was made outside the scope of the ParallaxStrategy; build and '
@@ -174,12 +181,10 @@ def ParallaxOptimizer(  # noqa: N802 - named as Horovod names its DistributedOpt
     if scope is not None:
         scope.expect_tables()
     cls = type(optimizer)
-    wrapped = copy.copy(optimizer)
-    wrapped._parallax_step = wrapped._parallax_model = None
-    wrapped._parallax_hidden = False
-    # TFOptimizer has no weights of its own.
-    wrapped._parallax_weights = wrapped.__dict__.pop('weights', None)
-    wrapped.__class__ = type(cls.__name__, (_Wrapper, cls), {'__module__': cls.__module__})
+    wrapped = _sharing(
+        optimizer,
+        type(cls.__name__, (_Wrapper, cls), {'__module__': cls.__module__, '__slots__': ()}),
+    )
     wrapped._parallax_settings = Settings(
         name or 'Parallax' + cls.__name__,
         compression,
@@ -188,6 +193,15 @@ def ParallaxOptimizer(  # noqa: N802 - named as Horovod names its DistributedOpt
         sparse_reduction,
     )
     return wrapped
+
+
+def _sharing(optimizer, cls):
+    """A wrapper of a class, without settings, that has the attributes of an optimizer."""
+    wrapper = object.__new__(cls)
+    wrapper.__dict__ = optimizer.__dict__
+    wrapper._parallax_step = wrapper._parallax_model = None
+    wrapper._parallax_hidden = False
+    return wrapper
 
 
 def is_wrapped(optimizer):
@@ -212,8 +226,9 @@ def of_model(model, optimizer):
     of = optimizer._parallax_model and optimizer._parallax_model()
     if of is not None and of is not model:
         # The two share their rates and their number of steps, as in plain Keras.
-        optimizer = copy.copy(optimizer)
-        optimizer._parallax_step = None
+        settings = optimizer._parallax_settings
+        optimizer = _sharing(optimizer, type(optimizer))
+        optimizer._parallax_settings = settings
     optimizer._parallax_model = weakref.ref(model)
     return optimizer
 

@@ -31,8 +31,11 @@ class RowRule(NamedTuple):
 def rule_for(optimizer):
     """The `RowRule` of a Keras optimizer, or `None` if it is not one of Keras's own.
 
-    A user's subclass has a formula of its own, so it has no rule even if its parent has one.
+    A user's subclass has a formula of its own, so it has no rule even if its parent has one, and
+    so has an optimizer with a method of its own (`optimizer.get_gradients = centralized`).
     """
+    if not {'get_gradients', 'get_updates'}.isdisjoint(vars(optimizer)):
+        return None
     for cls in type(optimizer).__mro__:
         if cls.__module__ in ('keras.optimizers', 'tensorflow.python.keras.optimizers'):
             return _RULES.get(cls.__name__)

@@ -33,7 +33,7 @@ class StepGradients:
         self._tables = list(tables)
         self._sharded = any(table.shards for table in self._tables)
         self.parts, self.pushes, self.queues, self.connections = [], [], [], []
-        self.touched, self.totals = {}, []
+        self.touched, self.totals, self._squares = {}, [], None
         gradients, of_outputs = self._compute(dense)
         reduced = [
             how.average(gradient, uses.name_of(variable))
@@ -51,18 +51,22 @@ class StepGradients:
         """Sums the squared norms of the tables' parts over the ranks that own them.
 
         Args:
-            squares: dict from tables to scalars, those of this rank's parts.
+            squares: dict from tables to scalars, those of this rank's parts. They are asked for
+                once; an optimizer within another gets the same.
 
         Returns:
             A dict from all tables to scalars.
         """
         if not self._sharded or not self._sync:
             return squares
+        if self._squares is not None:
+            return self._squares
         nothing = unfolded_zero(self._loss)
         mine = tf.stack([squares.get(table, nothing) for table in self._tables])
         total = self._how.allreduce(mine, 'squared_norms')
         self.totals.append(total)
-        return {table: total[number] for number, table in enumerate(self._tables)}
+        self._squares = {table: total[number] for number, table in enumerate(self._tables)}
+        return self._squares
 
     def _compute(self, dense):
         """Gradients of the dense variables, and of what is looked up or pulled of each table."""

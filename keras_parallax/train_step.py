@@ -1,5 +1,6 @@
 """Assembles a training step: gradients, exchange, updates, barrier."""
 
+import functools
 import itertools
 
 from keras_parallax import (
@@ -25,6 +26,7 @@ from keras_parallax.errors import ScopeError
 from keras_parallax.fingerprint import check_agreement, model_report
 from keras_parallax.partition_search import SEARCH
 from keras_parallax.plan import Request
+from keras_parallax.row_rules import rule_for
 from keras_parallax.scope import compiled_outside, scope_of
 from keras_parallax.slots import keras_order
 from keras_parallax.step_gradients import StepGradients
@@ -294,18 +296,28 @@ class TrainStep:
             updates.with_penalty(part, self._loss, self._takes_whole(ways[part.part.table]))
             for part in found.parts
         ]
-        if self._own_formula():
-            reduced, parts = updates.clipped(
-                reduced,
-                parts,
-                self._optimizer,
-                self._package.clip_together,
-                found.sum_over_owners,
-            )
-        applied = self._apply(tables, dense, reduced, parts, ways)
+        if rule_for(self._optimizer) is None:
+            # Where a user's formula asks for clipped gradients, if it does.
+            clip = functools.partial(self._clipped, dense, reduced, parts)
+        else:
+            by_variable, parts = self._clipped(dense, reduced, parts, self._optimizer)
+            reduced = [by_variable[variable] for variable in dense]
+            clip = lambda optimizer: (by_variable, parts)  # noqa: E731
+        applied = self._apply(tables, dict(zip(dense, reduced)), parts, ways, clip)
         operations = found.pushes + graph.as_operations(applied)
         graph.write_after_reads(operations, since=gate)
         return operations
+
+    def _clipped(self, dense, reduced, parts, optimizer):
+        """Gradients of dense variables, a dict, and `PartUpdate`s, as an optimizer clips them."""
+        reduced, parts = updates.clipped(
+            reduced,
+            parts,
+            optimizer,
+            self._package.clip_together,
+            self._gradients.sum_over_owners,
+        )
+        return dict(zip(dense, reduced)), parts
 
     def _own_formula(self):
         """Whether the optimizer is Keras's or a user's, rather than one of TensorFlow's."""
@@ -350,16 +362,18 @@ class TrainStep:
             constrained=uses.reach_of_constraint(table.constraint, len(table.plan.shape)),
         )
 
-    def _apply(self, tables, dense, gradients, parts, ways):
+    def _apply(self, tables, dense, parts, ways, clip):
         """Builds the updates of everything that this rank updates."""
         applied = apply.build_updates(
             self._optimizer,
             self._keras_updates,
             self._variables,
-            dict(zip(dense, gradients)),
+            dense,
             apply.TablesOfRank(
                 tables, ways, parts, self._prefix, self.rank, self.size, self._timing.sync
             ),
+            self._loss,
+            clip,
         )
         self._synced, self._storage = applied.synced, applied.storage
         self.state = applied.state
