@@ -19,6 +19,7 @@ from keras_parallax.errors import (
     ServerLostError,
     StackError,
     UnequalBatchesError,
+    UnequalCallsError,
     WorkerFailedError,
 )
 from keras_parallax.export import export_saved_model
@@ -47,6 +48,7 @@ __all__ = [
     'ServerLostError',
     'StackError',
     'UnequalBatchesError',
+    'UnequalCallsError',
     'WorkerFailedError',
     'callbacks',
     'export_saved_model',

@@ -77,8 +77,9 @@ class BroadcastGlobalVariablesCallback(_LateBackend, tf.keras.callbacks.Callback
                 'BroadcastGlobalVariablesCallback was given root_rank=%r, but sharded tables start '
                 'from the values of rank 0; use root_rank=0.' % self.root_rank
             )
-        check_equal_batches(step.gather(batches_per_epoch(self.params)))
-        step.broadcast(self.root_rank, own_states(self.model))
+        with step.call('BroadcastGlobalVariablesCallback'):
+            check_equal_batches(step.gather(batches_per_epoch(self.params)))
+            step.broadcast(self.root_rank, own_states(self.model))
 
 
 class MetricAverageCallback(_LateBackend, tf.keras.callbacks.Callback):

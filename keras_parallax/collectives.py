@@ -5,6 +5,8 @@ Each has a graph and a session of its own, so that it neither adds operations to
 """
 
 import json
+import queue
+import threading
 
 import numpy as np
 
@@ -13,6 +15,8 @@ from keras_parallax.compat import attr_value_pb2, horovod_ops, hvd, tf
 
 #: A value that takes no more as a line of text is sent by a sum.
 _SHORT_BYTES = 256
+#: How often a rank that waits in a collective looks whether it need not.
+_LOOK_SECONDS = 0.5
 
 
 def unmerged(tensor):
@@ -31,6 +35,43 @@ def unmerged(tensor):
     name = attr_value_pb2.AttrValue(s=tensor.op.name.encode('utf-8'))
     tensor.op._set_attr('_parallax_collective', name)
     return tensor
+
+
+def run_beside(act, problem):
+    """Runs a collective in a thread of its own, for Horovod 0.19.5 cannot interrupt one.
+
+    Args:
+        act: a function of nothing.
+        problem: function that returns an exception if there is no sense in waiting any longer, and
+            `None` as long as there is.
+
+    Returns:
+        What `act` returns.
+
+    Raises:
+        What `act` raises, or what `problem` returns.
+    """
+    outcome = queue.Queue()
+
+    def put_outcome():
+        try:
+            outcome.put((act(), None))
+        except Exception as error:
+            outcome.put((None, error))
+
+    if problem() is not None:
+        raise problem()
+    thread = threading.Thread(target=put_outcome, name='parallax-collective')
+    thread.daemon = True
+    thread.start()
+    while outcome.empty():
+        if problem() is not None:
+            raise problem()
+        thread.join(_LOOK_SECONDS)
+    returned, error = outcome.get()
+    if error is not None:
+        raise error
+    return returned
 
 
 class Gatherer:
@@ -65,7 +106,8 @@ class Gatherer:
             A list with each rank's value, in order of rank.
         """
         # JSON as it is written here has neither line breaks nor zeros.
-        line = np.frombuffer((json.dumps(value) + '\n').encode('utf-8'), np.uint8)
+        line = (json.dumps(value, separators=(',', ':')) + '\n').encode('utf-8')
+        line = np.frombuffer(line, np.uint8)
         places = np.zeros([self._size, _SHORT_BYTES], np.uint8)
         places[self._rank, : len(line)] = line[:_SHORT_BYTES]
         places = self._session.run(self._sum, {self._places: places.view(np.int32)})

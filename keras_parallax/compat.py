@@ -500,7 +500,7 @@ def horovod_aborts(instead):
 
     With Gloo, Horovod 0.19.5 lets an exception out of its thread when another rank has gone or has
     not answered for `HOROVOD_GLOO_TIMEOUT_SECONDS` (30), so that the C++ runtime aborts the process
-    and no reason is told (`tests/parallel/test_killed.py`). `std::set_terminate` is the place at
+    and no reason is told (`tests/parallel/test_failures.py`). `std::set_terminate` is the place at
     which C++ lets a program have its own way. Other exceptions end the process as they always did.
 
     Args:

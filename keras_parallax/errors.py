@@ -110,6 +110,23 @@ class UnequalBatchesError(ParallaxError, RuntimeError):
     """
 
 
+class UnequalCallsError(ParallaxError, RuntimeError):
+    """A rank waits in a call that all ranks make, and another has ended or is in another call.
+
+    Such calls are `strategy.resume`, the first training call of a model, and callbacks that gather
+    something from all ranks.
+
+    Example:
+        ```python
+        >>> import keras_parallax as kp
+        >>> try:
+        ...     pass  # model.fit(...)
+        ... except kp.UnequalCallsError as error:
+        ...     print(error)
+        ```
+    """
+
+
 class MetricMismatchError(ParallaxError, RuntimeError):
     """The ranks of one job have different metrics, or different callbacks that need all ranks.
 

@@ -27,8 +27,9 @@ from keras_parallax import (
     probe,
     session_config,
 )
+from keras_parallax.activity import Activity
 from keras_parallax.allocator import free_pages
-from keras_parallax.collectives import Gatherer
+from keras_parallax.collectives import Gatherer, run_beside
 from keras_parallax.compat import hvd, tf
 from keras_parallax.errors import (
     ParallaxError,
@@ -44,7 +45,7 @@ from keras_parallax.verdict import (
     FINISHED,
     INTERVAL_SECONDS,
     RUNNING,
-    Progress,
+    different_calls,
     report_due,
     speaker,
     verdict,
@@ -81,7 +82,7 @@ class Job:
         server: the `tf.train.Server` that this process started last, or `None` if nobody has
             asked for one.
         problem: the exception that says why the job cannot go on, or `None`.
-        step_timeout: seconds that a step may last; 0 for any time.
+        step_timeout: seconds that a step, or another wait for all ranks, may last; 0 for any time.
     """
 
     def __init__(self, step_timeout):
@@ -89,9 +90,7 @@ class Job:
         self.rank = int(os.environ.get('HOROVOD_RANK', 0))
         self.server = None
         self.problem = None
-        # Replaced as a whole, so that the watch never sees a half of it.
-        self._progress = Progress()
-        self._step_began = None
+        self._activity = Activity()
         self._steps = weakref.WeakSet()
         self._sessions = weakref.WeakSet()
         self._state, self._error, self._lost = RUNNING, None, None
@@ -99,6 +98,7 @@ class Job:
         self._guard = self._liveness = self._lost_at = None
         self._grace = _GRACE_SECONDS
         self._over, self._deciding, self._decided = False, threading.Lock(), threading.Event()
+        self._shutting_down = threading.Lock()
         # Whether this rank is the one that tells the user of the problem.
         self._speaks, self._states = True, []
         # From now on a rank that is killed is spoken for; the ranks wait for each other in `init`.
@@ -131,7 +131,8 @@ class Job:
         self._watch.daemon = True
         self._watch.start()
         self._excepthook, sys.excepthook = sys.excepthook, self._on_exception
-        said = self.gather([socket.gethostname(), self.local_rank, self._guard.place])
+        with self.call('the start of the job'):
+            said = self.gather([socket.gethostname(), self.local_rank, self._guard.place])
         self._guard.meet(said[0][2])
         self.hosts = hosts_of([each[:2] for each in said])
         # Hosts may have unequal numbers of workers, but every rank must plan alike.
@@ -158,14 +159,15 @@ class Job:
         if self.size == 1 and not addresses:
             return None, None
         if asked not in self._served:
-            said = self.gather(asked)
-            for rank, other in enumerate(said):
-                if other != said[0]:
-                    raise PlanError(
-                        'Give every rank the same servers: rank 0 was given %r, rank %d %r.'
-                        % (said[0], rank, other)
-                    )
-            self._served[asked] = self._start_servers(asked, addresses)
+            with self.call('ParallaxStrategy()'):
+                said = self.gather(asked)
+                for rank, other in enumerate(said):
+                    if other != said[0]:
+                        raise PlanError(
+                            'Give every rank the same servers: rank 0 was given %r, rank %d %r.'
+                            % (said[0], rank, other)
+                        )
+                self._served[asked] = self._start_servers(asked, addresses)
         return self._served[asked]
 
     def _start_servers(self, asked, addresses):
@@ -219,16 +221,41 @@ class Job:
         free_pages().give_back()
         if self.size == 1:
             return [value]
-        gathers = self._progress.gathers + 1
-        self._progress = self._progress._replace(gathers=gathers, in_gather=True)
-        try:
-            return self._gatherer(value)
-        except tf.errors.OpError as error:
-            # Horovod has shut down.
-            self.await_problem()
-            raise self.problem or WorkerFailedError('Horovod has shut down.') from error
-        finally:
-            self._progress = self._progress._replace(in_gather=False)
+        said = self.collective(lambda call: self._gatherer([call, value]))
+        problem = different_calls([call for call, _ in said])
+        if problem:
+            raise problem
+        return [value for _, value in said]
+
+    def call(self, name):
+        """A context manager: while open, collectives belong to a call that all ranks make.
+
+        Args:
+            name: what the user knows it by, for messages.
+        """
+        return self._activity.call(name)
+
+    def collective(self, act):
+        """Runs a collective, and waits for the other ranks no longer than the job can go on.
+
+        Args:
+            act: function of the name of the call that the collective belongs to.
+
+        Returns:
+            What `act` returns.
+
+        Raises:
+            ParallaxError: the job cannot go on.
+        """
+        if self.size == 1:
+            return act(None)
+        with self._activity.gathering() as call:
+            try:
+                return run_beside(lambda: act(call), lambda: self.problem)
+            except tf.errors.OpError as error:
+                # Horovod has shut down.
+                self.await_problem()
+                raise self.problem or WorkerFailedError('Horovod has shut down.') from error
 
     def barrier(self):
         """Waits until every rank has come here. A collective call."""
@@ -240,16 +267,16 @@ class Job:
         Args:
             lockstep: whether it ends for no rank before all have begun it.
         """
-        self._step_began = time.monotonic()
         if lockstep and self._liveness is not None:
-            self._liveness.lockstep_began = self._step_began
-        steps = self._progress.steps + 1
-        self._progress = self._progress._replace(steps=steps, in_lockstep=lockstep)
+            self._liveness.lockstep_began = time.monotonic()
+        self._activity.begin_step(lockstep)
 
-    def end_step(self):
-        """Says that the training step has ended, well or not."""
-        self._step_began = None
-        self._progress = self._progress._replace(in_lockstep=False)
+    def end_step(self, kind=None, error=None, trace=None):
+        """Says that the training step has ended, as `__exit__` of a context manager is told.
+
+        The other ranks hear of an error, which the script may catch.
+        """
+        self._activity.end_step(None if error is self.problem else error)
 
     def await_problem(self):
         """Waits until the watch knows why a step has broken off, or does not either."""
@@ -280,11 +307,9 @@ class Job:
         self._liveness = liveness.Liveness(self.rank, self.step_timeout, self._guard, self._lose)
 
     def _report(self):
-        began = self._step_began
         return dict(
-            self._progress._asdict(),
+            self._activity.report(),
             state=self._state,
-            in_step=0 if began is None else time.monotonic() - began,
             host=socket.gethostname(),
             error=self._error,
             lost=self._lost,
@@ -323,6 +348,9 @@ class Job:
                 self._states = states
                 if report['state'] != FAILED:
                     self._fail(problem, speaker(states) == self.rank)
+                if self._state == RUNNING and not self._activity.waits:
+                    # The others may wait for this rank in an operation of Horovod's.
+                    self._shut_down()
             if problem or all(state['state'] == FINISHED for state in states):
                 break
             self._rest()
@@ -396,8 +424,16 @@ class Job:
         in_vain = threading.Timer(_GRACE_SECONDS, os._exit, [1])
         in_vain.daemon = True
         in_vain.start()
-        hvd.shutdown()
+        self._shut_down()
         os._exit(1)
+
+    def _shut_down(self):
+        """Has Horovod give the other ranks errors for what they have under way.
+
+        What this rank has under way itself never ends then (0.19.5).
+        """
+        with self._shutting_down:
+            hvd.shutdown()
 
     def _on_exception(self, kind, error, trace):
         said = ''.join(traceback.format_exception_only(kind, error)).strip()

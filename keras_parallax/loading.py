@@ -63,7 +63,8 @@ def load_model(
         raise ScopeError('Call kp.load_model inside `with strategy:`.')
     read = functools.partial(_read_configs, filepath) if scope.job.rank == 0 else lambda: None
     # Only rank 0 may see a file, and all must make the same model.
-    name_of_package, config, training = resuming.on_every_rank(scope.job, filepath, read)[0]
+    with scope.job.call('kp.load_model'):
+        name_of_package, config, training = resuming.on_every_rank(scope.job, filepath, read)[0]
     package = compat.keras_package(name_of_package)
     model = package.module.models.model_from_config(config, custom_objects)
     if not compile or training is None:
@@ -83,7 +84,8 @@ def load_model(
         sparse_reduction=sparse_reduction,
     )
     _compile(package, model, training, custom_objects or {}, wrap)
-    resuming.resume(model, filepath)
+    with scope.job.call('kp.load_model'):
+        resuming.resume(model, filepath)
     return model
 
 

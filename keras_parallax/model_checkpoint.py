@@ -118,13 +118,18 @@ class ModelCheckpoint(tf.keras.callbacks.ModelCheckpoint):
             saved = resuming.state_of(newest)['best'] if newest else {}
             best = saved.get(self.monitor)
         if self.sharded:
-            best = step.gather(best)[0]
+            with step.call('ModelCheckpoint(sharded=True)'):
+                best = step.gather(best)[0]
         if best is not None:
             self.best = best
 
     def on_epoch_end(self, epoch, logs=None):
         """Saves, if it is time to."""
         step = step_of(self._trained)
+        with step.call('ModelCheckpoint(sharded=True) after epoch %d' % (epoch + 1)):
+            self._save_if_due(step, epoch, logs)
+
+    def _save_if_due(self, step, epoch, logs):
         if self.sharded:
             # All ranks must come to the same decision.
             logs = {name: float(value) for name, value in (logs or {}).items()}

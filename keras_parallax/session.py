@@ -31,6 +31,10 @@ _BROKEN_OFF = (
 )
 
 
+#: The operation in which a function of the user's own, in Python, has raised an error.
+_USERS_OWN = re.compile(r'\}\} = (Eager)?PyFunc')
+
+
 class _Callable(tf.Session._Callable):
     """A function of a session that may have been closed by the time it goes."""
 
@@ -108,7 +112,7 @@ class ParallaxSession(tf.Session):
             with contextlib.ExitStack() as ends:
                 if any(step.waits for step in steps):
                     job.begin_step(any(step.lockstep for step in steps))
-                    ends.callback(job.end_step)
+                    ends.push(job.end_step)
                 fetched = self._translated(function, *args, **kwargs)
             for step in steps:
                 step.after_run(time.perf_counter() - began)
@@ -128,7 +132,8 @@ class ParallaxSession(tf.Session):
             problem = self._id_problem(error)
             if problem is None and isinstance(error, _LOST):
                 problem = job.lost_server()
-            if problem is None and isinstance(error, _BROKEN_OFF):
+            is_users = _USERS_OWN.search(error.message or '')
+            if problem is None and isinstance(error, _BROKEN_OFF) and not is_users:
                 job.await_problem()
                 problem = job.problem
             if problem is None:

@@ -194,7 +194,8 @@ class ParallaxStrategy:
             0
             ```
         """
-        return resuming.resume(model, path, show_progress=show_progress)
+        with self._job.call('strategy.resume'):
+            return resuming.resume(model, path, show_progress=show_progress)
 
     def plan(self, model):
         """The plan of a compiled model.

@@ -1,5 +1,6 @@
 """Assembles a training step: gradients, exchange, updates, barrier."""
 
+import contextlib
 import functools
 import itertools
 
@@ -92,6 +93,10 @@ class TrainStep:
         Returns:
             A list of one operation, for Keras to run with each batch.
         """
+        with self.call('the first training call of a model'):
+            return self._build()
+
+    def _build(self):
         if self.request.partitions == SEARCH:
             self.request = self.request._replace(partitions=None)
         plan = self._plan = self.plan_for(self.request)
@@ -193,7 +198,8 @@ class TrainStep:
             seconds: how long it took.
         """
         if self._scope:
-            self._tuning.after_run(self._scope.session, seconds)
+            with self.call('what follows from the first training batches'):
+                self._tuning.after_run(self._scope.session, seconds)
 
     def replan(self, request):
         """Follows another plan from now on; weights and slots stay. A collective call.
@@ -397,6 +403,10 @@ class TrainStep:
     def has_shards(self):
         """Whether a table of the model is sharded."""
         return any(isinstance(variable, ShardedVariable) for variable in self._variables)
+
+    def call(self, name):
+        """A context manager for a call that all ranks make, as `Job.call`."""
+        return self._job.call(name) if self._job else contextlib.ExitStack()
 
     def gather(self, value):
         """Gathers a JSON-able value from every rank. A collective call."""

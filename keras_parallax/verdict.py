@@ -2,7 +2,12 @@
 
 from typing import NamedTuple
 
-from keras_parallax.errors import ServerLostError, UnequalBatchesError, WorkerFailedError
+from keras_parallax.errors import (
+    ServerLostError,
+    UnequalBatchesError,
+    UnequalCallsError,
+    WorkerFailedError,
+)
 
 #: The states that a rank reports.
 RUNNING, FINISHED, FAILED = 'running', 'finished', 'failed'
@@ -11,6 +16,9 @@ RUNNING, FINISHED, FAILED = 'running', 'finished', 'failed'
 INTERVAL_SECONDS = 4.0
 #: The same, while they train in lockstep: no step ends if one of them is not well.
 QUIET_SECONDS = 32.0
+#: How long after an error one rank's step may go on that another's has ended with: where all fail
+#: alike, they do not at the same moment.
+_TOGETHER_SECONDS = 3.0
 
 
 class Progress(NamedTuple):
@@ -18,15 +26,19 @@ class Progress(NamedTuple):
 
     Attributes:
         steps: training steps begun.
-        gathers: calls of `Job.gather` begun.
+        gathers: collectives begun outside steps, by `Job.collective`.
         in_lockstep: whether it is in a step that ends for no rank before all have begun it.
-        in_gather: whether it waits for the other ranks in `Job.gather`.
+        in_gather: whether it waits for the other ranks in such a collective.
+        call: the name of the call that it waits in, or `None`.
+        broken: the last step that an error ended, and the error in words, a list; `None` if none.
     """
 
     steps: int = 0
     gathers: int = 0
     in_lockstep: bool = False
     in_gather: bool = False
+    call: str = None
+    broken: list = None
 
 
 def report_due(reported, lockstep_began):
@@ -56,10 +68,11 @@ def verdict(states, step_timeout=0):
 
     Args:
         states: a list with a dict for each rank: `state`, the fields of its `Progress`, `in_step`
-            (seconds that its present step lasts, 0 between steps), `host`, `error` (a sentence, of
-            a failed rank), `lost` (a sentence about a dedicated server that the rank has found to
-            be gone).
-        step_timeout: seconds that a step may last; 0 for any time.
+            (seconds that its present step lasts, 0 between steps), `in_call` (the same of a
+            collective outside steps), `host`, `error` (a sentence, of a failed rank), `lost` (a
+            sentence about a dedicated server that the rank has found to be gone). `broken` has a
+            third item, the seconds since then.
+        step_timeout: seconds that a step, or a wait outside steps, may last; 0 for any time.
 
     Returns:
         `None` if the job can go on, otherwise an exception that says why it cannot.
@@ -72,27 +85,24 @@ def verdict(states, step_timeout=0):
             return WorkerFailedError(
                 'Rank %d on host %s failed: %s' % (rank, state['host'], state['error'])
             )
-    parted = _parted(states)
-    if parted:
-        return parted
-    ended = [rank for rank, state in enumerate(states) if state['state'] == FINISHED]
-    if not ended:
-        return _overdue(states, step_timeout)
-    fewest = min(ended, key=lambda rank: states[rank]['steps'])
-    waiting = [
-        rank for rank, state in enumerate(states) if state['steps'] > states[fewest]['steps']
-    ]
-    if not waiting:
-        return _overdue(states, step_timeout)
-    return UnequalBatchesError(
-        'Rank %d ended after %d training batches while %s; give every rank the same number of '
-        'batches.'
-        % (
-            fewest,
-            states[fewest]['steps'],
-            ', '.join('rank %d began batch %d' % (rank, states[rank]['steps']) for rank in waiting),
-        )
+    return (
+        _broken_off(states) or _parted(states) or _ended(states) or _overdue(states, step_timeout)
     )
+
+
+def different_calls(calls):
+    """The exception for ranks that meet in different calls, or `None`.
+
+    Args:
+        calls: a list with the name of each rank's call.
+    """
+    for rank, call in enumerate(calls):
+        if call != calls[0]:
+            return UnequalCallsError(
+                'Rank 0 is in %s, but rank %d in %s; make the same calls on every rank, in the '
+                'same order.' % (_told(calls[0]), rank, _told(call))
+            )
+    return None
 
 
 def speaker(states):
@@ -103,14 +113,83 @@ def speaker(states):
 
     Returns:
         The lowest of those ranks that are not to blame, if there are any: of the ranks that run,
-        one that has begun the most steps.
+        one of which no step has ended with an error, and that has begun the most steps.
     """
 
     def aptness(rank):
         state = states[rank]
-        return state['state'] == RUNNING, state['state'] != FAILED, state['steps'], -rank
+        runs, is_well = state['state'] == RUNNING, state['state'] != FAILED
+        return runs, is_well, not state.get('broken'), state['steps'], -rank
 
     return max(range(len(states)), key=aptness)
+
+
+def _told(call):
+    return call or 'a call that all ranks make'
+
+
+def _names(ranks):
+    return ' and '.join('rank %d' % rank for rank in ranks)
+
+
+def _broken_off(states):
+    """The exception for a rank whose training an error has ended, unless all have had one.
+
+    Its script has caught the error, or the rank would have failed.
+    """
+    for rank, state in enumerate(states):
+        step, error, ago = state.get('broken') or (0, None, 0)
+        if not step or ago < _TOGETHER_SECONDS:
+            continue
+        for other in states:
+            if other['state'] == RUNNING and other['steps'] >= step and _last_broken(other) < step:
+                return WorkerFailedError(
+                    'Rank %d on host %s failed in training batch %d: %s'
+                    % (rank, state['host'], step, error)
+                )
+    return None
+
+
+def _last_broken(state):
+    return (state.get('broken') or [0])[0]
+
+
+def _ended(states):
+    """The exception for ranks that have ended while others wait for them, or `None`."""
+    ended = [rank for rank, state in enumerate(states) if state['state'] == FINISHED]
+    if not ended:
+        return None
+    fewest = min(ended, key=lambda rank: states[rank]['steps'])
+    waiting = [
+        rank for rank, state in enumerate(states) if state['steps'] > states[fewest]['steps']
+    ]
+    if waiting:
+        return UnequalBatchesError(
+            'Rank %d ended after %d training batches while %s; give every rank the same number of '
+            'batches.'
+            % (
+                fewest,
+                states[fewest]['steps'],
+                ', '.join(
+                    'rank %d began batch %d' % (rank, states[rank]['steps']) for rank in waiting
+                ),
+            )
+        )
+    for rank, state in enumerate(states):
+        gone = [
+            other for other in ended if states[other].get('gathers', 0) < state.get('gathers', 0)
+        ]
+        if gone and state.get('in_gather'):
+            return UnequalCallsError(
+                'Rank %d waits in %s for %s, which %s ended; make the same calls on every rank, '
+                'and let none end before the others.'
+                % (rank, _told(state.get('call')), _names(gone), _have(gone))
+            )
+    return None
+
+
+def _have(ranks):
+    return 'has' if len(ranks) == 1 else 'have'
 
 
 def _parted(states):
@@ -124,15 +203,24 @@ def _parted(states):
             waits = state.get('in_gather') and ahead.get('in_lockstep')
             if waits and state['gathers'] > ahead['gathers'] and state['steps'] < ahead['steps']:
                 return UnequalBatchesError(
-                    'Rank %d waits for the other ranks after %d training batches, at the end of an '
-                    'epoch for instance, while rank %d began batch %d; give every rank the same '
-                    'number of batches.' % (rank, state['steps'], other, ahead['steps'])
+                    'Rank %d waits for the other ranks after %d training batches, in %s, while '
+                    'rank %d began batch %d; give every rank the same number of batches, and make '
+                    'the same calls on every rank.'
+                    % (rank, state['steps'], _told(state.get('call')), other, ahead['steps'])
                 )
     return None
 
 
 def _overdue(states, step_timeout):
-    """The exception for a step that has lasted too long, or `None`."""
+    """The exception for a step or another wait that has lasted too long, or `None`."""
+    for rank, state in enumerate(states):
+        if step_timeout and state.get('in_call', 0) > step_timeout:
+            late = [other for other in range(len(states)) if _is_behind(states[other], state)]
+            return WorkerFailedError(
+                'Rank %d has waited %d s in %s for %s. If that is no hang, allow more with '
+                'ParallaxStrategy(step_timeout=...).'
+                % (rank, state['in_call'], _told(state.get('call')), _names(late) or 'the others')
+            )
     first = max(range(len(states)), key=lambda rank: states[rank]['in_step'])
     if not step_timeout or states[first]['in_step'] <= step_timeout:
         return None
@@ -153,3 +241,7 @@ def _overdue(states, step_timeout):
         'that is no hang, allow more with ParallaxStrategy(step_timeout=...).'
         % (step, states[first]['in_step'], first, states[first]['host'])
     )
+
+
+def _is_behind(state, waiting):
+    return state.get('gathers', 0) < waiting['gathers']

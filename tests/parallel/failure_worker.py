@@ -1,6 +1,6 @@
 """Run by `horovodrun`: one way for a job to fail, or to end well.
 
-Usage: failure_worker.py WAY. Every rank prints its process id and its server's port first.
+Usage: failure_worker.py WAY [FOLDER]. Every rank prints its process id and its server's port first.
 """
 
 import os
@@ -85,9 +85,7 @@ def exception(strategy):
 
 def exception_without_tables(strategy):
     """Nothing is on servers: the session is the process's own; rank 0 waits in an allreduce."""
-    with strategy:
-        model = keras.models.Sequential([keras.layers.Dense(1, input_shape=(LENGTH,))])
-        model.compile(kp.ParallaxOptimizer(keras.optimizers.Adagrad(lr=0.1)), 'mse')
+    model = dense(strategy)
     train(model, 3)
     if strategy.rank == 1:
         raise KeyError('the user made a mistake')
@@ -107,6 +105,120 @@ def exception_while_others_compute(strategy):
         raise KeyError('the user made a mistake')
     while True:  # In Python all the time, so that no TensorFlow call can be interrupted.
         pass
+
+
+def ends_before_training(strategy):
+    model = build(strategy)
+    if strategy.rank == 1:
+        sys.exit(0)
+    model.fit(*batch(64), batch_size=8, verbose=0, callbacks=callbacks())
+
+
+def ends_before_resume(strategy):
+    model = build(strategy)
+    if strategy.rank == 0:
+        strategy.resume(model, None)
+
+
+def save_sharded(model):
+    """Saves as a loop of the user's own does."""
+    checkpoint = kp.callbacks.ModelCheckpoint(os.path.join(sys.argv[2], 'model'), sharded=True)
+    checkpoint.set_model(model)
+    checkpoint.on_epoch_end(0, {})
+
+
+def saves_alone(strategy):
+    model = build(strategy)
+    train(model, 3)
+    if strategy.rank == 0:
+        save_sharded(model)
+
+
+def resumes_alone(strategy):
+    model = build(strategy)
+    if strategy.rank == 0:
+        strategy.resume(model, None)
+    train(model, 3)
+
+
+def dense(strategy, loss='mse'):
+    """A model without tables: its steps wait in Horovod's operations alone."""
+    with strategy:
+        model = keras.models.Sequential([keras.layers.Dense(1, input_shape=(LENGTH,))])
+        model.compile(kp.ParallaxOptimizer(keras.optimizers.Adagrad(lr=0.1)), loss)
+    return model
+
+
+def saves_while_others_train(strategy):
+    model = dense(strategy)
+    train(model, 3)
+    if strategy.rank == 0:
+        save_sharded(model)
+    train(model, 100)
+
+
+def caught(strategy):
+    model = build(strategy)
+    train(model, 3)
+    x, y = batch()
+    if strategy.rank == 1:
+        x[0, 0] = ROWS + 7
+    try:
+        model.train_on_batch(x, y)
+    except kp.IdOutOfRangeError:
+        print('CAUGHT', flush=True)
+        while True:
+            model.evaluate(*batch(), verbose=0)
+
+
+class UsersOwn:
+    """A loss with a function in Python, which raises an error when it is told to."""
+
+    raises = False
+
+    def __call__(self, truth, predicted):
+        checked = tf.py_func(self.check, [truth], tf.float32)
+        checked.set_shape(truth.shape)
+        return keras.losses.mse(checked, predicted)
+
+    def check(self, truth):
+        if self.raises:
+            raise KeyError('the user made a mistake')
+        return truth
+
+
+def catch_users_own(model):
+    """Has a step break off, of which nobody has to be asked for the reason."""
+    job.start().await_problem = lambda: print('AWAITED', flush=True)
+    try:
+        train(model, 1)
+    except tf.errors.UnknownError as error:
+        print('CAUGHT', error.message.split('\n')[0], flush=True)
+    del job.start().await_problem
+
+
+def caught_without_tables(strategy):
+    users_own = UsersOwn()
+    model = dense(strategy, users_own)
+    train(model, 3)
+    users_own.raises = strategy.rank == 1
+    if strategy.rank == 0:
+        train(model, 100)
+    catch_users_own(model)
+    time.sleep(1000)
+
+
+def caught_by_all(strategy):
+    users_own = UsersOwn()
+    model = dense(strategy, users_own)
+    train(model, 3)
+    users_own.raises = True
+    catch_users_own(model)
+    users_own.raises = False
+    for _ in range(8):
+        # Until all have heard of it.
+        train(model, 1)
+        time.sleep(1)
 
 
 def exit_code(strategy):

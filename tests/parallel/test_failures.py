@@ -70,6 +70,32 @@ WAYS = {
         r'MemoryError',
         r'WorkerFailedError: Rank 1 on host \S+ failed: MemoryError',
     ],
+    'ends_before_training': [
+        r'UnequalCallsError: Rank 0 waits in the first training call of a model for rank 1, which '
+        r'has ended'
+    ],
+    'ends_before_resume': [
+        r'UnequalCallsError: Rank 0 waits in strategy.resume for rank 1, which has ended'
+    ],
+    'saves_alone': [
+        r'UnequalCallsError: Rank 0 waits in ModelCheckpoint\(sharded=True\) after epoch 1 for '
+        r'rank 1, which has ended'
+    ],
+    'resumes_alone': [
+        r'UnequalCallsError: Rank 0 is in strategy.resume, but rank 1 in the first training call '
+        r'of a model'
+    ],
+    'saves_while_others_train': [
+        r'UnequalBatchesError: Rank 0 waits for the other ranks after 3 training batches, in '
+        r'ModelCheckpoint\(sharded=True\) after epoch 1, while rank 1 began batch 4'
+    ],
+    'caught': [
+        r'WorkerFailedError: Rank 1 on host \S+ failed in training batch 4: IdOutOfRangeError: '
+        r'Rank 1: layer words looked up id 57'
+    ],
+    'caught_without_tables': [
+        r'WorkerFailedError: Rank 1 on host \S+ failed in training batch 4: UnknownError: KeyError'
+    ],
     'optimizer_outside': [r'ScopeError: ParallaxOptimizer was made outside the scope'],
 }
 #: Number of ranks, if not 2.
@@ -109,9 +135,9 @@ def left_over(output):
 
 
 @pytest.mark.parametrize('way', sorted(WAYS))
-def test_a_failed_job_ends_and_says_why(way):
+def test_a_failed_job_ends_and_says_why(way, tmp_path):
     ranks = RANKS.get(way, 2)
-    outcome = launch.run(ranks, 'parallel/failure_worker.py', way, limit=LIMIT_SECONDS)
+    outcome = launch.run(ranks, 'parallel/failure_worker.py', way, tmp_path, limit=LIMIT_SECONDS)
     assert outcome.code not in (0, None), outcome.output
     for expected in WAYS[way]:
         assert len(says(outcome.output, expected)) == 1, outcome.output
@@ -120,9 +146,13 @@ def test_a_failed_job_ends_and_says_why(way):
         assert noise not in outcome.output, outcome.output
     assert len(re.findall('PROCESS', outcome.output)) == RANKS_THAT_START.get(way, ranks)
     assert not left_over(outcome.output)
+    # Where the reason is known, nobody waits to hear of one.
+    assert 'AWAITED' not in outcome.output
+    if way.startswith('caught'):
+        assert outcome.output.count('CAUGHT') == 1, outcome.output
 
 
-@pytest.mark.parametrize('way', ['ends_well', 'nan_loss'])
+@pytest.mark.parametrize('way', ['ends_well', 'nan_loss', 'caught_by_all'])
 def test_a_job_ends_well(way):
     outcome = launch.run(3, 'parallel/failure_worker.py', way, limit=LIMIT_SECONDS)
     assert outcome.code == 0, outcome.output

@@ -7,14 +7,16 @@ import pytest
 from hypothesis import given
 
 from keras_parallax import ParallaxStrategy, job
+from keras_parallax.activity import Activity
 from keras_parallax.errors import (
     PlanError,
     ScopeError,
     ServerLostError,
     UnequalBatchesError,
+    UnequalCallsError,
     WorkerFailedError,
 )
-from keras_parallax.verdict import report_due, speaker, verdict
+from keras_parallax.verdict import different_calls, report_due, speaker, verdict
 
 
 def running(steps, in_step=0, host='here'):
@@ -29,6 +31,11 @@ def failed(steps, host='there', error='ValueError: no such file'):
     return dict(running(steps), state='failed', host=host, error=error)
 
 
+def broken(steps, step, ago=5):
+    """A rank whose script has caught the error of a step."""
+    return dict(running(steps), broken=[step, 'KeyError: 7', ago])
+
+
 @pytest.mark.parametrize(
     'states',
     [
@@ -41,10 +48,71 @@ def failed(steps, host='there', error='ValueError: no such file'):
         # A slower rank has the last batches still to do.
         [finished(5), running(4)],
         [finished(0), running(0)],
+        # The collective for which rank 1 waits is over: rank 0 has come from it.
+        [dict(finished(5), gathers=4), dict(running(5), gathers=4, in_gather=True)],
+        # Who has ended is no concern of one that waits for a rank that runs.
+        [dict(running(0), gathers=1), dict(running(0), gathers=2, in_gather=True, in_call=500)],
+        # An error that all have had, or that nobody has to suffer from.
+        [broken(5, 4), broken(5, 4)],
+        [broken(5, 5), running(4)],
+        # Where all fail alike, one is the first.
+        [broken(5, 5, ago=1), running(5, 1)],
     ],
 )
 def test_a_job_that_can_go_on_has_no_problem(states):
-    assert verdict(states) is None
+    assert verdict(states, 600) is None
+
+
+def test_a_rank_that_waits_in_a_call_for_one_that_has_ended_is_told():
+    waiting = dict(running(3), gathers=5, in_gather=True, call='strategy.resume')
+    problem = verdict([dict(finished(3), gathers=4), waiting, dict(finished(3), gathers=4)])
+    assert isinstance(problem, UnequalCallsError)
+    expected = 'Rank 1 waits in strategy.resume for rank 0 and rank 2, which have ended'
+    assert str(problem).startswith(expected)
+
+
+def test_a_rank_that_catches_the_error_of_its_step_is_named_to_those_that_wait():
+    problem = verdict([running(4, 5), broken(4, 4)])
+    assert isinstance(problem, WorkerFailedError)
+    assert str(problem) == 'Rank 1 on host here failed in training batch 4: KeyError: 7'
+    # Also when it has ended since, or trains on by itself.
+    assert str(verdict([running(4, 5), dict(broken(4, 4), state='finished')])) == str(problem)
+    assert str(verdict([running(4, 5), broken(5, 4)])) == str(problem)
+
+
+def test_a_wait_in_a_call_may_last_as_long_as_a_step():
+    waiting = dict(running(3), gathers=5, in_gather=True, call='strategy.resume', in_call=601)
+    problem = verdict([waiting, dict(running(3), gathers=4)], 600)
+    assert isinstance(problem, WorkerFailedError)
+    assert str(problem).startswith('Rank 0 has waited 601 s in strategy.resume for rank 1.')
+    assert verdict([waiting, dict(running(3), gathers=4)], 0) is None
+
+
+def test_ranks_that_meet_in_different_calls_are_told():
+    assert different_calls(['strategy.resume'] * 3) is None and different_calls([None]) is None
+    problem = different_calls(['strategy.resume', 'strategy.resume', None])
+    assert isinstance(problem, UnequalCallsError)
+    expected = 'Rank 0 is in strategy.resume, but rank 2 in a call that all ranks make'
+    assert str(problem).startswith(expected)
+
+
+def test_a_rank_reports_the_outermost_call_and_only_errors_of_steps_that_are_news():
+    activity = Activity()
+    with activity.call('outer'), activity.call('inner'), activity.gathering() as call:
+        report = activity.report()
+        assert call == report['call'] == 'outer' and activity.waits
+        assert (report['gathers'], report['in_gather'], report['in_step']) == (1, True, 0)
+    with activity.gathering() as call:
+        assert call is None
+    assert not activity.waits and 'in_call' not in activity.report()
+    activity.begin_step(lockstep=True)
+    assert activity.report()['in_lockstep'] and activity.waits
+    activity.end_step(KeyError('a'))
+    activity.break_off(KeyError('b'), 1)
+    assert activity.report()['broken'][:2] == [1, "KeyError: 'a'"]
+    activity.begin_step(lockstep=False)
+    activity.end_step()
+    assert activity.report()['steps'] == 2 and not activity.waits
 
 
 def test_a_failed_rank_is_named_with_its_host_and_its_error():
@@ -158,6 +226,8 @@ def test_the_lowest_rank_that_is_not_to_blame_tells():
     # Who waits for others has begun more steps, and who has ended waits for nobody.
     assert speaker([running(3), running(4), running(4)]) == 1
     assert speaker([finished(3), finished(3), running(4), running(4)]) == 2
+    # The script has caught what it would be told.
+    assert speaker([broken(5, 4), running(4)]) == 1
 
 
 def test_somebody_tells_although_nobody_is_left():

@@ -1,0 +1,97 @@
+"""What a rank is doing, as the others hear of it: training steps, and calls that all ranks make."""
+
+import contextlib
+import time
+
+from keras_parallax.verdict import Progress
+
+#: The longest text about an error that other ranks are told, characters.
+_LONGEST_ERROR = 300
+
+
+class Activity:
+    """Counts what a rank does together with the others. Only the script's own thread changes it."""
+
+    def __init__(self):
+        # Replaced as a whole, so that the watch never sees a half of it.
+        self._progress, self._began, self._broken_at, self._call = Progress(), None, 0, None
+
+    @property
+    def steps(self):
+        """The number of training steps begun."""
+        return self._progress.steps
+
+    @property
+    def waits(self):
+        """Whether it may be waiting for the other ranks."""
+        return self._began is not None
+
+    @contextlib.contextmanager
+    def call(self, name):
+        """While open, the rank is in a call that all ranks make.
+
+        Args:
+            name: what the user knows it by. Of a call within another, the outer name counts.
+        """
+        outer = self._call
+        self._call = outer or name
+        try:
+            yield
+        finally:
+            self._call = outer
+
+    @contextlib.contextmanager
+    def gathering(self):
+        """While open, the rank waits for the others in a collective; gives the call's name."""
+        gathers, self._began = self._progress.gathers + 1, time.monotonic()
+        self._progress = self._progress._replace(gathers=gathers, in_gather=True, call=self._call)
+        try:
+            yield self._call
+        finally:
+            self._progress = self._progress._replace(in_gather=False, call=None)
+            self._began = None
+
+    def begin_step(self, lockstep):
+        """Counts a training step, which lasts until `end_step`.
+
+        Args:
+            lockstep: whether it ends for no rank before all have begun it.
+        """
+        self._began = time.monotonic()
+        self._progress = self._progress._replace(steps=self.steps + 1, in_lockstep=lockstep)
+
+    def end_step(self, error=None):
+        """Says that the training step has ended.
+
+        Args:
+            error: the exception by which it did, if any.
+        """
+        self._began = None
+        self._progress = self._progress._replace(in_lockstep=False)
+        if error is not None:
+            self.break_off(error, self.steps)
+
+    def break_off(self, error, step):
+        """Says that an error has ended training, which the script may catch.
+
+        Args:
+            error: the exception.
+            step: the number of the step that came, or would have come, to nothing.
+        """
+        text = '%s: %s' % (type(error).__name__, getattr(error, 'message', None) or error)
+        broken = [step, text.split('\n')[0][:_LONGEST_ERROR]]
+        if self._progress.broken is None or self._progress.broken[0] < step:
+            self._broken_at = time.monotonic()
+            self._progress = self._progress._replace(broken=broken)
+
+    def report(self):
+        """A dict of what there is to tell of it, in the fields of a state that `verdict` takes."""
+        progress, began = self._progress, self._began
+        lasts = 0 if began is None else round(time.monotonic() - began, 3)
+        told = dict(progress._asdict(), in_step=0 if progress.in_gather else lasts)
+        if progress.in_gather:
+            told['in_call'] = lasts
+        if progress.broken:
+            told['broken'] = progress.broken + [round(time.monotonic() - self._broken_at, 3)]
+        # Short, for the sake of `collectives.Gatherer`.
+        return {name: value for name, value in told.items() if value is not None}
