@@ -69,20 +69,23 @@ class Activity:
         self._began = None
         self._progress = self._progress._replace(in_lockstep=False)
         if error is not None:
-            self.break_off(error, self.steps)
+            self._note(error, self.steps)
 
-    def break_off(self, error, step):
+    def break_off(self, error):
         """Says that an error has ended training, which the script may catch.
 
         Args:
-            error: the exception.
-            step: the number of the step that came, or would have come, to nothing.
+            error: the exception: that of the last step, or one between two steps.
         """
+        broken = self._progress.broken
+        if broken is None or broken[0] < self.steps:
+            self._note(error, self.steps + 1)
+
+    def _note(self, error, step):
         text = '%s: %s' % (type(error).__name__, getattr(error, 'message', None) or error)
-        broken = [step, text.split('\n')[0][:_LONGEST_ERROR]]
-        if self._progress.broken is None or self._progress.broken[0] < step:
-            self._broken_at = time.monotonic()
-            self._progress = self._progress._replace(broken=broken)
+        broken = [step, self._progress.gathers, text.split('\n')[0][:_LONGEST_ERROR]]
+        self._broken_at = time.monotonic()
+        self._progress = self._progress._replace(broken=broken)
 
     def report(self):
         """A dict of what there is to tell of it, in the fields of a state that `verdict` takes."""

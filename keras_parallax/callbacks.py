@@ -115,6 +115,10 @@ class MetricAverageCallback(_LateBackend, tf.keras.callbacks.Callback):
         step = step_of(self.model)
         if step.size == 1:
             return
+        with step.call('MetricAverageCallback after epoch %d' % (epoch + 1)):
+            self._average(step, logs)
+
+    def _average(self, step, logs):
         own = numbers(logs)
         of_ranks = step.gather(own)
         different = metrics_missing(of_ranks)

@@ -278,6 +278,21 @@ class Job:
         """
         self._activity.end_step(None if error is self.problem else error)
 
+    @contextlib.contextmanager
+    def training(self, has_ended):
+        """While open, `fit` trains; the other ranks hear of an error, which the script may catch.
+
+        Args:
+            has_ended: function of nothing: whether no batches are left.
+        """
+        steps = self._activity.steps
+        try:
+            yield
+        except BaseException as error:
+            if error is not self.problem and self._activity.steps > steps and not has_ended():
+                self._activity.break_off(error)
+            raise
+
     def await_problem(self):
         """Waits until the watch knows why a step has broken off, or does not either."""
         if self.size > 1:

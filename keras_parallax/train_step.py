@@ -461,4 +461,8 @@ class TrainStep:
         if key not in self._collectives:
             with self._loss.graph.as_default():
                 self._collectives[key] = build()
-        self._package.backend.get_session().run(self._collectives[key])
+        session, collective = self._package.backend.get_session(), self._collectives[key]
+        if self._job:
+            self._job.collective(lambda call: session.run(collective))
+        else:
+            session.run(collective)

@@ -84,7 +84,8 @@ def _with_callbacks(original):
         before = BeforeCallbacks(list(callbacks or []), int(call.get('initial_epoch') or 0))
         call.set('callbacks', [before] + list(callbacks or []) + [AfterCallbacks(before)])
         _hush(call, model)
-        return original(model, *call.arguments, **call.named)
+        with _scope_of_model(model).job.training(lambda: before.has_ended):
+            return original(model, *call.arguments, **call.named)
 
     method = functools.wraps(original)(method)
     # For those who ask which arguments there are without following `__wrapped__`.
@@ -174,13 +175,14 @@ class BeforeCallbacks(tf.keras.callbacks.Callback):
         callbacks_of: dict from names of rates to the callbacks that may change them, for each rank.
         ends_epochs: whether a callback of some rank may end an epoch that has batches left.
         bars: Keras's callbacks that print.
+        has_ended: whether there are no batches left.
     """
 
     def __init__(self, callbacks, initial_epoch):
         super().__init__()
         self._callbacks, self._initial_epoch = callbacks, initial_epoch
         self.step = self.callbacks_of = None
-        self.ends_epochs, self.bars = False, []
+        self.ends_epochs, self.bars, self.has_ended = False, [], False
         self._trained, self._begun, self._warned = 0, False, False
 
     def on_train_begin(self, logs=None):
@@ -196,6 +198,10 @@ class BeforeCallbacks(tf.keras.callbacks.Callback):
         if not step.acts_in_fit:
             return
         self.step = step
+        with step.call('the start of fit'):
+            self._compare(step)
+
+    def _compare(self, step):
         rates = replicas.rates_of(self.model.optimizer)
         starts = step.gather(
             {
@@ -229,6 +235,10 @@ class BeforeCallbacks(tf.keras.callbacks.Callback):
         if root_rank == 0 or not self.step.has_shards:
             self.step.broadcast(root_rank, replicas.own_states(self.model))
 
+    def on_train_end(self, logs=None):
+        """Takes note that all batches have been."""
+        self.has_ended = True
+
     def on_epoch_begin(self, epoch, logs=None):
         """Begins to count samples."""
         self._trained = 0
@@ -243,13 +253,13 @@ class BeforeCallbacks(tf.keras.callbacks.Callback):
         """Averages the epoch's metrics over the ranks."""
         if self.step is None:
             return
-        reports = self.step.gather(
-            {
-                'logs': epoch_reports.numbers(logs),
-                'trained': int(self._trained),
-                'validated': _samples_in(getattr(self, 'validation_data', None)),
-            }
-        )
+        report = {
+            'logs': epoch_reports.numbers(logs),
+            'trained': int(self._trained),
+            'validated': _samples_in(getattr(self, 'validation_data', None)),
+        }
+        with self.step.call('epoch %d of fit, at its end' % (epoch + 1)):
+            reports = self.step.gather(report)
         different = epoch_reports.metrics_missing([report['logs'] for report in reports])
         if different:
             self._tell(different)
@@ -299,7 +309,8 @@ class AfterCallbacks(tf.keras.callbacks.Callback):
         if step is None:
             return
         if self._before.ends_epochs:
-            self.model.stop_training = any(step.gather(bool(self.model.stop_training)))
+            with step.call('fit, after a batch'):
+                self.model.stop_training = any(step.gather(bool(self.model.stop_training)))
         elif self.model.stop_training:
             self._stops, self.model.stop_training = True, False
 
@@ -314,7 +325,9 @@ class AfterCallbacks(tf.keras.callbacks.Callback):
             report['rates'] = replicas.rates_of(self.model.optimizer)
             if _is_power_of_two(step.epochs):
                 report['sketches'] = replicas.sketches_of(step)
-        reports, when = step.gather(report), 'after epoch %d' % (epoch + 1)
+        with step.call('epoch %d of fit, after its callbacks' % (epoch + 1)):
+            reports = step.gather(report)
+        when = 'after epoch %d' % (epoch + 1)
         if step.lockstep:
             rates = [each['rates'] for each in reports]
             epoch_reports.check_rates(rates, when, self._before.callbacks_of)

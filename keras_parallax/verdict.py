@@ -30,7 +30,8 @@ class Progress(NamedTuple):
         in_lockstep: whether it is in a step that ends for no rank before all have begun it.
         in_gather: whether it waits for the other ranks in such a collective.
         call: the name of the call that it waits in, or `None`.
-        broken: the last step that an error ended, and the error in words, a list; `None` if none.
+        broken: where an error has ended training last: the step that it came, or would have come,
+            to, `gathers` at that time, and the error in words, a list; `None` if none has.
     """
 
     steps: int = 0
@@ -71,7 +72,7 @@ def verdict(states, step_timeout=0):
             (seconds that its present step lasts, 0 between steps), `in_call` (the same of a
             collective outside steps), `host`, `error` (a sentence, of a failed rank), `lost` (a
             sentence about a dedicated server that the rank has found to be gone). `broken` has a
-            third item, the seconds since then.
+            fourth item, the seconds since then.
         step_timeout: seconds that a step, or a wait outside steps, may last; 0 for any time.
 
     Returns:
@@ -98,10 +99,7 @@ def different_calls(calls):
     """
     for rank, call in enumerate(calls):
         if call != calls[0]:
-            return UnequalCallsError(
-                'Rank 0 is in %s, but rank %d in %s; make the same calls on every rank, in the '
-                'same order.' % (_told(calls[0]), rank, _told(call))
-            )
+            return _apart(0, calls[0], rank, call)
     return None
 
 
@@ -124,6 +122,13 @@ def speaker(states):
     return max(range(len(states)), key=aptness)
 
 
+def _apart(first, call, second, another):
+    return UnequalCallsError(
+        'Rank %d is in %s, but rank %d in %s; make the same calls on every rank, in the same order.'
+        % (first, _told(call), second, _told(another))
+    )
+
+
 def _told(call):
     return call or 'a call that all ranks make'
 
@@ -138,11 +143,13 @@ def _broken_off(states):
     Its script has caught the error, or the rank would have failed.
     """
     for rank, state in enumerate(states):
-        step, error, ago = state.get('broken') or (0, None, 0)
+        step, gathers, error, ago = state.get('broken') or (0, 0, None, 0)
         if not step or ago < _TOGETHER_SECONDS:
             continue
         for other in states:
-            if other['state'] == RUNNING and other['steps'] >= step and _last_broken(other) < step:
+            waits = other.get('in_gather') and other['gathers'] > gathers
+            goes_on = other['state'] == RUNNING and (waits or other['steps'] >= step)
+            if goes_on and _last_broken(other) < step:
                 return WorkerFailedError(
                     'Rank %d on host %s failed in training batch %d: %s'
                     % (rank, state['host'], step, error)
@@ -196,17 +203,22 @@ def _parted(states):
     """The exception for two ranks that wait for each other at different places, or `None`.
 
     One waits where all ranks tell each other something, and another in a step that the first has
-    not begun. Neither can go on, and so the ranks need not have reported at the same moment.
+    not begun, or in another call. Neither can go on, and so the ranks need not have reported at the
+    same moment.
     """
     for rank, state in enumerate(states):
         for other, ahead in enumerate(states):
+            call, another = state.get('call'), ahead.get('call')
+            meet = state.get('in_gather') and ahead.get('in_gather')
+            if meet and state['gathers'] == ahead['gathers'] and call != another:
+                return _apart(rank, call, other, another)
             waits = state.get('in_gather') and ahead.get('in_lockstep')
             if waits and state['gathers'] > ahead['gathers'] and state['steps'] < ahead['steps']:
                 return UnequalBatchesError(
                     'Rank %d waits for the other ranks after %d training batches, in %s, while '
                     'rank %d began batch %d; give every rank the same number of batches, and make '
                     'the same calls on every rank.'
-                    % (rank, state['steps'], _told(state.get('call')), other, ahead['steps'])
+                    % (rank, state['steps'], _told(call), other, ahead['steps'])
                 )
     return None
 

@@ -3,6 +3,7 @@
 Usage: failure_worker.py WAY [FOLDER]. Every rank prints its process id and its server's port first.
 """
 
+import itertools
 import os
 import resource
 import signal
@@ -157,6 +158,13 @@ def saves_while_others_train(strategy):
     train(model, 100)
 
 
+def go_on(model):
+    """What a script may do by itself; it ends when the job's problem comes out of it."""
+    while True:
+        model.predict(batch()[0])
+        time.sleep(0.1)
+
+
 def caught(strategy):
     model = build(strategy)
     train(model, 3)
@@ -167,8 +175,25 @@ def caught(strategy):
         model.train_on_batch(x, y)
     except kp.IdOutOfRangeError:
         print('CAUGHT', flush=True)
-        while True:
-            model.evaluate(*batch(), verbose=0)
+        go_on(model)
+
+
+def caught_in_fit(strategy):
+    """The error comes from Python, between two steps, and another call of `fit` follows."""
+    model = build(strategy)
+
+    def batches():
+        for number in itertools.count():
+            if number == 3 and strategy.rank == 1:
+                raise KeyError('the user made a mistake')
+            yield batch()
+
+    try:
+        model.fit_generator(batches(), steps_per_epoch=5, workers=0, verbose=0)
+    except KeyError:
+        print('CAUGHT', flush=True)
+        train(model, 1)
+        go_on(model)
 
 
 class UsersOwn:
@@ -205,7 +230,7 @@ def caught_without_tables(strategy):
     if strategy.rank == 0:
         train(model, 100)
     catch_users_own(model)
-    time.sleep(1000)
+    go_on(model)
 
 
 def caught_by_all(strategy):

@@ -93,6 +93,9 @@ WAYS = {
         r'WorkerFailedError: Rank 1 on host \S+ failed in training batch 4: IdOutOfRangeError: '
         r'Rank 1: layer words looked up id 57'
     ],
+    'caught_in_fit': [
+        r'WorkerFailedError: Rank 1 on host \S+ failed in training batch 4: KeyError'
+    ],
     'caught_without_tables': [
         r'WorkerFailedError: Rank 1 on host \S+ failed in training batch 4: UnknownError: KeyError'
     ],

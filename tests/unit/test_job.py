@@ -33,7 +33,7 @@ def failed(steps, host='there', error='ValueError: no such file'):
 
 def broken(steps, step, ago=5):
     """A rank whose script has caught the error of a step."""
-    return dict(running(steps), broken=[step, 'KeyError: 7', ago])
+    return dict(running(steps), gathers=2, broken=[step, 2, 'KeyError: 7', ago])
 
 
 @pytest.mark.parametrize(
@@ -78,6 +78,9 @@ def test_a_rank_that_catches_the_error_of_its_step_is_named_to_those_that_wait()
     # Also when it has ended since, or trains on by itself.
     assert str(verdict([running(4, 5), dict(broken(4, 4), state='finished')])) == str(problem)
     assert str(verdict([running(4, 5), broken(5, 4)])) == str(problem)
+    # Or when the others have come from their step to where all are to meet.
+    waiting = dict(running(3), gathers=3, in_gather=True)
+    assert str(verdict([waiting, broken(3, 4)])) == str(problem)
 
 
 def test_a_wait_in_a_call_may_last_as_long_as_a_step():
@@ -94,6 +97,11 @@ def test_ranks_that_meet_in_different_calls_are_told():
     assert isinstance(problem, UnequalCallsError)
     expected = 'Rank 0 is in strategy.resume, but rank 2 in a call that all ranks make'
     assert str(problem).startswith(expected)
+    waiting = dict(running(3), gathers=5, in_gather=True, call='strategy.resume')
+    assert verdict([waiting, dict(waiting)]) is None
+    assert verdict([waiting, dict(waiting, gathers=6, call='fit')]) is None
+    problem = verdict([dict(running(3), gathers=4), waiting, dict(waiting, call='fit')])
+    assert str(problem).startswith('Rank 1 is in strategy.resume, but rank 2 in fit')
 
 
 def test_a_rank_reports_the_outermost_call_and_only_errors_of_steps_that_are_news():
@@ -108,11 +116,13 @@ def test_a_rank_reports_the_outermost_call_and_only_errors_of_steps_that_are_new
     activity.begin_step(lockstep=True)
     assert activity.report()['in_lockstep'] and activity.waits
     activity.end_step(KeyError('a'))
-    activity.break_off(KeyError('b'), 1)
-    assert activity.report()['broken'][:2] == [1, "KeyError: 'a'"]
+    activity.break_off(KeyError('a'))
+    assert activity.report()['broken'][:3] == [1, 2, "KeyError: 'a'"]
     activity.begin_step(lockstep=False)
     activity.end_step()
     assert activity.report()['steps'] == 2 and not activity.waits
+    activity.break_off(KeyError('b'))
+    assert activity.report()['broken'][:3] == [3, 2, "KeyError: 'b'"]
 
 
 def test_a_failed_rank_is_named_with_its_host_and_its_error():
