@@ -9,7 +9,7 @@ import base64
 import random
 from typing import NamedTuple
 
-from keras_parallax.compat import constant_value, tf
+from keras_parallax.compat import tf
 
 #: A table of at most so many bytes is made as a whole, and the rows of the shard taken from it: its
 #: values are then those that plain Keras makes from the same seeds. Blocks of larger ones, whose
@@ -123,7 +123,8 @@ def _sources(operation, shape):
     found, pending = set(), [operation]
     while pending:
         one = pending.pop()
-        if one.type in _OF_SHAPE and list(constant_value(one.inputs[0])) == shape:
+        # TensorFlow's shape functions fold more than `constant_value` does, a sum for instance.
+        if one.type in _OF_SHAPE and one.outputs[0].shape == shape:
             found.add(one)
         elif one.type in _ELEMENTWISE:
             pending.extend(tensor.op for tensor in one.inputs)

@@ -134,7 +134,7 @@ class GraphScope:
         """
         looked_up = (
             weight.dtype.is_floating and reads(weight).lookups
-            for weight in self.records
+            for weight in self._variables()
             if not isinstance(weight, ShardedVariable)
         )
         if self.server and not self._on_server and any(looked_up):
@@ -215,13 +215,18 @@ class GraphScope:
         return None
 
     def weight_read_by(self, name):
-        """The weight made in the scope that the lookup called `name` reads, or `None`."""
-        for variable in self.records:
+        """The variable that the lookup called `name` reads, or `None`."""
+        for variable in self._variables():
             if isinstance(variable, ShardedVariable):
                 continue  # Its lookups check their ids themselves.
             if any(lookup.name == name for lookup in reads(variable).lookups):
                 return variable
         return None
+
+    def _variables(self):
+        """The weights made in the scope; not every layer makes its own with `add_weight`."""
+        others = self.graph.get_collection(tf.GraphKeys.TRAINABLE_VARIABLES)
+        return list(self.records) + [other for other in others if other not in self.records]
 
 
 def _initialized_values(session):

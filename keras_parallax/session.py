@@ -4,6 +4,7 @@ import contextlib
 import functools
 import itertools
 import re
+import threading
 import time
 
 from keras_parallax import allocator, blocks, session_config
@@ -58,7 +59,7 @@ class ParallaxSession(tf.Session):
         config = session_config.of_local(job.config) if is_local else job.config
         super().__init__(scope.target, graph=scope.graph, config=config)
         self._scope = scope
-        self._detours = blocks.Detours()
+        self._detours = threading.local()
         job.abandon_at_exit(self)
 
     def abandon(self):
@@ -74,20 +75,24 @@ class ParallaxSession(tf.Session):
         run = functools.partial(
             self._translated, super().run, options=options, run_metadata=run_metadata
         )
-        return blocks.run(run, self, fetches, feed_dict, self._detours)
+        return blocks.run(run, self, fetches, feed_dict, self._detours_here())
 
     @contextlib.contextmanager
     def with_detours(self, detours):
-        """While open, certain rows go other ways.
+        """While open, certain rows go other ways for the thread that opened it, and no other.
 
         Args:
             detours: the `blocks.Detours`.
         """
-        self._detours = detours
+        earlier, self._detours.value = self._detours_here(), detours
         try:
             yield
         finally:
-            self._detours = blocks.Detours()
+            self._detours.value = earlier
+
+    def _detours_here(self):
+        """The `blocks.Detours` of the calling thread."""
+        return getattr(self._detours, 'value', None) or blocks.Detours()
 
     def _make_callable_from_options(self, callable_options):
         """Makes the function that a Keras `Function` calls, in Keras 2.2.4 and in TF 1.11."""
@@ -159,14 +164,16 @@ class ParallaxSession(tf.Session):
             variable = None
         if variable is None:
             return None
-        rows = variable.shape.as_list()[0]
+        rows, record = variable.shape.as_list()[0], self._scope.records.get(variable)
+        # Of a weight that its layer has made without `add_weight` no layer is known.
+        who = 'layer %s looked up id %s, but its' if record else 'id %s was looked up, but the'
+        known = ([record.layer_name] if record else []) + [', '.join(ids.split())]
         return IdOutOfRangeError(
-            'Rank %d: layer %s looked up id %s, but its table %s has %d rows, so ids must be in '
-            '[0, %d). Check the ids of this batch, or make input_dim larger.'
+            'Rank %d: %s table %s has %d rows, so ids must be in [0, %d). Check the ids of this '
+            'batch, or make input_dim larger.'
             % (
                 self._scope.job.rank,
-                self._scope.records[variable].layer_name,
-                ', '.join(ids.split()),
+                who % tuple(known),
                 variable.name.split(':')[0],
                 rows,
                 rows,

@@ -86,6 +86,15 @@ def test_values_that_depend_on_another_variable_have_no_recipe():
         assert recipes.recipe_of(tf.Variable(other.initialized_value() + 1)) is None
 
 
+def test_a_shape_that_is_computed_has_a_recipe_in_blocks():
+    with tf.Graph().as_default():
+        rows = tf.constant(ROWS - 1) + 1
+        variable = tf.Variable(tf.random_normal(tf.stack([rows, WIDTH]), seed=1))
+    recipe = recipes.recipe_of(variable, block_bytes=1)
+    assert recipe.in_blocks
+    assert np.array_equal(made(recipe, ROWS)[0], values_of(variable))
+
+
 def test_a_large_array_has_no_recipe():
     with tf.Graph().as_default():
         assert recipes.recipe_of(tf.Variable(np.random.normal(size=[1000, 200]))) is None
