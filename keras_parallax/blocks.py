@@ -372,6 +372,29 @@ def run(run_plain, session, fetches, feeds, detours):
     return type(fetches)(ordered) if type(fetches) in (list, tuple) else ordered[0]
 
 
+def replaced(fetches, given):
+    """Fetches with others in place of some.
+
+    Args:
+        fetches: as `tf.Session.run` takes them.
+        given: a dict from names of tensors to what is to be fetched instead.
+    """
+    if not given:
+        return fetches
+    if isinstance(fetches, dict):
+        return type(fetches)((key, replaced(value, given)) for key, value in fetches.items())
+    if isinstance(fetches, (list, tuple)):
+        values = [replaced(value, given) for value in fetches]
+        return type(fetches)(*values) if hasattr(fetches, '_fields') else type(fetches)(values)
+    if isinstance(fetches, str):
+        return given.get(fetches, fetches)
+    if hasattr(fetches, 'sharded_rows'):
+        return fetches
+    # Of a variable, and of what an assignment to one returns, it is the tensor that is fetched.
+    element = fetches._as_graph_element() if hasattr(fetches, '_as_graph_element') else fetches
+    return given.get(element.name, fetches) if isinstance(element, tf.Tensor) else fetches
+
+
 def numpy_dtype(weight):
     """The NumPy dtype of a variable or of `Rows`."""
     return weight.dtype.base_dtype.as_numpy_dtype

@@ -56,11 +56,14 @@ except ImportError as error:
 from tensorflow.core.framework import attr_value_pb2  # noqa: E402
 from tensorflow.python.framework import tensor_util as _tensor_util  # noqa: E402
 from tensorflow.python.keras.engine import base_layer as _tf_keras_base  # noqa: E402
+from tensorflow.python.ops import gen_logging_ops as _gen_logging_ops  # noqa: E402
 from tensorflow.python.ops import gen_resource_variable_ops as _gen_resource_ops  # noqa: E402
 from tensorflow.python.ops import gradients as _gradients  # noqa: E402
 from tensorflow.python.ops import gradients_impl as _gradients_impl  # noqa: E402
 from tensorflow.python.ops import inplace_ops as _inplace_ops  # noqa: E402
 from tensorflow.python.ops import resource_variable_ops as _resource_ops  # noqa: E402
+from tensorflow.python.ops import state_ops as _state_ops  # noqa: E402
+from tensorflow.python.training import saver as _saver  # noqa: E402
 from tensorflow.python.training import training_ops as _training_ops  # noqa: E402
 
 ResourceVariable = _resource_ops.ResourceVariable
@@ -296,8 +299,8 @@ def inside_loop_of(operation):
 
 
 def is_in_control_flow(tensor):
-    """Whether a tensor is computed in a loop or a branch."""
-    return tensor.op._get_control_flow_context() is not None
+    """Whether a tensor is computed, or an operation is, in a loop or a branch."""
+    return getattr(tensor, 'op', tensor)._get_control_flow_context() is not None
 
 
 def storage(variable):
@@ -307,13 +310,97 @@ def storage(variable):
     return variable._ref()
 
 
-#: Operations that take the handle of a variable and leave the variable as it is.
-_TAKE_HANDLE = {'ReadVariableOp', 'ResourceGather', 'VarIsInitializedOp', 'VariableShape'}
+def resource_handle(name, shape, dtype):
+    """The handle of a resource variable that nothing has a value for.
+
+    Args:
+        name: the handle's name.
+        shape: a list.
+        dtype: the dtype.
+    """
+    container = tf.get_default_graph()._container or ''
+    return _gen_resource_ops.var_handle_op(
+        dtype=dtype, shape=shape, shared_name=name, name=name, container=container
+    )
+
+
+def linked(tensor, others, gradient):
+    """A tensor, with a way back through which gradients reach others, a resource handle for one.
+
+    Args:
+        tensor: the tensor.
+        others: a list of tensors.
+        gradient: the name of a gradient registered for an operation that is given all of them.
+
+    Returns:
+        The same values.
+    """
+    # No operation of TF 1.11 is made for this. `Print` hands its first input on, takes tensors of
+    # any type beside it, and prints what it is told to, which is nothing.
+    with tensor.graph.gradient_override_map({'Print': gradient}):
+        return _gen_logging_ops._print(tensor, others, first_n=0)
+
+
+#: The type of the operation that `linked` builds.
+LINK = 'Print'
+
+
+def without_elements(dtype, name, by_handle):
+    """A variable without elements, of which no static shape is known.
+
+    Args:
+        dtype: the dtype.
+        name: the variable's name.
+        by_handle: whether it is a resource.
+
+    Returns:
+        A pair: the tensor that stands for its storage, and an operation that initializes it.
+    """
+    nothing = no_elements(dtype)
+    if by_handle:
+        handle = resource_handle(name, None, dtype)
+        return handle, _gen_resource_ops.assign_variable_op(handle, nothing)
+    reference = _state_ops.variable_op_v2(tf.TensorShape(None), dtype, name)
+    return reference, tf.assign(reference, nothing, validate_shape=False).op
+
+
+def no_elements(dtype):
+    """A tensor without elements that may take the place of one of any shape."""
+    return tf.placeholder_with_default(tf.zeros([0], dtype), None)
+
+
+def read_of(storage, dtype):
+    """What a `tf.train.Saver` takes for the variable with a storage: its value or reference."""
+    if storage.dtype != tf.resource:
+        return storage
+    with tf.control_dependencies(None):
+        return _gen_resource_ops.read_variable_op(storage, dtype)
+
+
+def saveable(variable):
+    """What a `tf.train.Saver` saves that is not told what to save, of a variable of either kind."""
+    builder, name = _saver.BaseSaverBuilder, variable.op.name
+    kind = (
+        builder.ResourceVariableSaveable
+        if storage(variable).dtype == tf.resource
+        else builder.VariableSaveable
+    )
+    return kind(read_of(storage(variable), variable.dtype.base_dtype), '', name)
+
+
+#: Operations that take the handle of a variable, or its reference, and leave it as it is.
+_TAKE_HANDLE = {
+    'IsVariableInitialized',
+    'ReadVariableOp',
+    'ResourceGather',
+    'VarIsInitializedOp',
+    'VariableShape',
+}
 
 
 def writes_to(operation, storage):
     """Whether an operation that has a variable's `storage` as an input may write to it."""
-    if storage.dtype == tf.resource:
+    if storage.dtype == tf.resource or operation.type in _TAKE_HANDLE:
         return operation.type not in _TAKE_HANDLE
     # Who only reads declares a value, and TensorFlow takes that of the reference.
     declared = zip(operation.inputs, operation.op_def.input_arg)

@@ -156,11 +156,6 @@ def value_reads(variable):
     return [reader for reader in _readers_of_storage(variable) if reader.type in _TRANSPARENT]
 
 
-def all_gathers(variable):
-    """The operations, as a list, that look rows up in a variable's storage, in loops too."""
-    return [reader for reader in _readers_of_storage(variable) if reader.type in _GATHERS]
-
-
 def _is_lookup(operation, tensor):
     if operation.type not in _GATHERS or operation.inputs[0] is not tensor:
         return False

@@ -105,7 +105,7 @@ def pull(table, ids_of_lookups, compression=hvd.Compression.none):
     )
     with tf.control_dependencies([check]):
         split = split_by_shard(tf.identity(unique), table.plan.shards)
-    rows = gather_rows(table, split, compression)
+    rows = _linked(table, gather_rows(table, split, compression), split)
     inverses = [inverse] if len(flat) == 1 else tf.split(inverse, [tf.size(ids) for ids in flat])
     outputs = []
     for ids, part in zip(ids_of_lookups, inverses):
@@ -113,6 +113,11 @@ def pull(table, ids_of_lookups, compression=hvd.Compression.none):
         output.set_shape(ids.shape.concatenate(table.row_shape))
         outputs.append(output)
     return Pull(split, rows, outputs, list(inverses), list(ids_of_lookups))
+
+
+def _linked(table, rows, split):
+    """`Table.linked` rows, but not those of a loop, whose gradients nobody could sum up."""
+    return rows if compat.is_in_control_flow(split.ids) else table.linked(rows, split.ids)
 
 
 def gather_rows(table, split, compression=hvd.Compression.none):
@@ -145,7 +150,7 @@ def pull_again(table, pulled, rank):
     """
     with tf.device(cluster.shard_device(rank)):
         split = split_by_shard(pulled.split.ids, table.plan.shards)
-        rows = gather_rows(table, split)
+        rows = _linked(table, gather_rows(table, split), split)
     redirect_readers(pulled.rows, rows)
     return pulled._replace(split=split, rows=rows)
 
@@ -164,8 +169,11 @@ def redirect_lookups(table, lookups, members, rank):
         members: the set of operations that the loss depends on. Lookups outside it belong to other
             models and are pulled apart from the loss's.
         rank: this process's rank.
+
+    Returns:
+        A list of pairs of what is looked up no more, and of what is read in its place.
     """
-    groups = {}
+    groups, replaced = {}, []
     for lookup in lookups:
         key = (lookup in members, graph.placeholders(lookup.inputs[1]))
         groups.setdefault(key, []).append(lookup)
@@ -176,21 +184,12 @@ def redirect_lookups(table, lookups, members, rank):
             _redirect(lookup, pulled.rows, output) for lookup, output in zip(group, pulled.outputs)
         ]
         table.pulls.append(pulled._replace(outputs=outputs))
-
-
-def look_up_in(whole, lookups):
-    """Makes lookups of a variable that is pulled whole look rows up in what was pulled.
-
-    Args:
-        whole: the tensor that was pulled.
-        lookups: the gathers that look the variable up so far, in every model.
-    """
-    for lookup in lookups:
-        if lookup.type == 'ResourceGather':
-            with compat.inside_loop_of(lookup):
-                redirect_readers(lookup.outputs[0], tf.gather(whole, lookup.inputs[1]))
-        else:
-            compat.replace_input(lookup, 0, whole)
+        replaced += [
+            (lookup.outputs[0], output)
+            for lookup, output in zip(group, outputs)
+            if lookup.outputs[0] is not output
+        ]
+    return replaced
 
 
 def pull_new_lookup(table, ids, rank):

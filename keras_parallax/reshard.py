@@ -19,12 +19,12 @@ class Returned:
 
     def __init__(self, table):
         self.table, self._shards = table, table.plan.shards
-        variable, whole = table.variable, table.variable.value()
+        variable = table.variable
         self._old = _weight(table)
         ShardedVariable.give_back(variable)
         remember_variable(variable)
+        table.former.rebuild()
         read = variable.read_value()
-        redirect_readers(whole, read)
         for pulled in table.pulls:
             redirect_readers(pulled.rows, tf.gather(read, pulled.split.ids))
         if table.penalties:
@@ -55,11 +55,10 @@ class Moved:
         self.table = table
         self._old_shards, self._old_plan = table.shards, table.plan
         self._old = _weight(table)
-        whole = table.variable.value()
         table.plan, table.shards = planned, []
         table.make_shards()
         ShardedVariable.rebind(table)
-        redirect_readers(whole, table.variable.value())
+        table.former.rebuild()
         table.pulls[:] = [pull_again(table, pull, rank) for pull in table.pulls]
         self.pair = self._old, _weight(table)
 

@@ -3,13 +3,14 @@
 import contextlib
 import functools
 import itertools
+import threading
 import weakref
 from typing import Any, List, NamedTuple
 
-from keras_parallax import cluster, compat
+from keras_parallax import cluster, compat, former
 from keras_parallax.blocks import ShardedRows
 from keras_parallax.compat import tf
-from keras_parallax.errors import ScopeError
+from keras_parallax.errors import ParallaxError, ScopeError
 from keras_parallax.filling import COPY_BYTES
 from keras_parallax.graph import ancestors, reads
 from keras_parallax.session import ParallaxSession
@@ -66,6 +67,8 @@ class GraphScope:
         self.unbuilt = weakref.WeakKeyDictionary()
         self._built, self._open, self._opened_at = [], None, None
         self._train_steps = {}
+        self._fetches, self._redirected = {}, threading.Lock()
+        self._looked_through = None
         self._on_server = False
         if self.server:
             # Whoever is inside a `with tf.device` when the session moves must come out unharmed.
@@ -213,6 +216,45 @@ class GraphScope:
                 seen.add(operation)
                 pending.extend(operation.control_inputs)
         return None
+
+    def redirect(self):
+        """Has what is new in the graph use the shards of tables, before a session runs it.
+
+        Returns:
+            A dict from names of tensors to what a session is to fetch instead of them.
+        """
+        with self._redirected:
+            tables = [table for table in self.tables_by_name.values() if table.former]
+            if tables and self._looked_through != self.graph.version:
+                with self.graph.as_default():
+                    former.redirect([table for table in tables if table.is_sharded])
+                    self._fetches = former.fetches_of(tables)
+                self._looked_through = self.graph.version
+            return self._fetches
+
+    def check_writes(self, targets):
+        """Checks that a training step writes to tables with its optimizer only.
+
+        Args:
+            targets: names of the operations that it runs.
+
+        Raises:
+            ParallaxError: an operation of the user's own writes to a table with each batch.
+        """
+        writes = {
+            operation: table.name
+            for table in self.tables_by_name.values()
+            if table.former
+            for operation in table.former.written
+        }
+        run = ancestors(map(self.graph.get_operation_by_name, targets)) if writes else set()
+        for operation in run & writes.keys():
+            raise ParallaxError(
+                'The training step runs %s, which writes to the sharded table %s while the '
+                'optimizer updates it, in no order. Take it out of the updates of the layers, and '
+                'run it between the steps, in a callback of every rank: '
+                "K.function([], [], updates=[...])." % (operation.name, writes[operation])
+            )
 
     def weight_read_by(self, name):
         """The variable that the lookup called `name` reads, or `None`."""

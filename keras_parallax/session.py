@@ -9,11 +9,14 @@ import time
 
 from keras_parallax import allocator, blocks, session_config
 from keras_parallax.compat import tf
-from keras_parallax.errors import IdOutOfRangeError
+from keras_parallax.errors import IdOutOfRangeError, ParallaxError
 
 #: Starts the message of the assertion that guards a table's ids; `pull` builds it.
 ID_MARK = 'keras-parallax: ids outside the table'
+#: Starts that of the one before an operation that cannot be done on shards; `former` builds it.
+REFUSAL_MARK = 'keras-parallax: not on shards'
 _ASSERTED = re.compile(re.escape(ID_MARK) + r'\] \[(?P<name>[^\]]*)\] \[(?P<ids>[^\]]*)\]')
+_REFUSED = re.compile(re.escape(REFUSAL_MARK) + r'\] \[([^\]]*)\] \[([^\]]*)\]')
 #: What TensorFlow 1.11's own gathers on the CPU say.
 _GATHERED = re.compile(r'= (?P<ids>-?\d+) is not in \[0, \d+\)')
 #: How they name the operation; the error itself does not know it when a `Function` was called.
@@ -75,7 +78,14 @@ class ParallaxSession(tf.Session):
         run = functools.partial(
             self._translated, super().run, options=options, run_metadata=run_metadata
         )
+        fetches = blocks.replaced(fetches, self._scope.redirect())
         return blocks.run(run, self, fetches, feed_dict, self._detours_here())
+
+    def make_callable(self, fetches, feed_list=None, accept_options=False):
+        """Makes a callable as `tf.Session.make_callable` does."""
+        fetches = blocks.replaced(fetches, self._scope.redirect())
+        function = super().make_callable(fetches, feed_list, accept_options)
+        return functools.partial(self._translated, function)
 
     @contextlib.contextmanager
     def with_detours(self, detours):
@@ -96,8 +106,14 @@ class ParallaxSession(tf.Session):
 
     def _make_callable_from_options(self, callable_options):
         """Makes the function that a Keras `Function` calls, in Keras 2.2.4 and in TF 1.11."""
+        given = self._scope.redirect()
+        for number, name in enumerate(callable_options.fetch):
+            if name in given:
+                callable_options.fetch[number] = tf.convert_to_tensor(given[name]).name
         steps = [self._scope.train_step_of(name) for name in callable_options.target]
         steps = [step for step in steps if step is not None]
+        if steps:
+            self._scope.check_writes(callable_options.target)
         # Some tensors come through the host's leader in a training step, and in nothing else: so
         # the graph stays as it is, and the step runs with other edges in their place.
         connections = itertools.chain(*[step.connections for step in steps])
@@ -125,6 +141,17 @@ class ParallaxSession(tf.Session):
 
         return call
 
+    def _written_problem(self, error):
+        refused = _REFUSED.search(error.message or '')
+        if refused is None:
+            return None
+        return ParallaxError(
+            'The operation %s would write to %s, whose rows lie in shards on %d servers, in a way '
+            'that cannot be done there. Assign the whole table (K.set_value, tf.assign), add to it '
+            "(tf.assign_add) or write rows (tf.scatter_update), or use architecture='allreduce'."
+            % (*refused.groups(), self._scope.servers.count)
+        )
+
     def _translated(self, function, *args, **kwargs):
         job = self._scope.job
         if job.problem is not None:
@@ -134,7 +161,7 @@ class ParallaxSession(tf.Session):
         except tf.errors.OpError as error:
             if job.problem is not None:
                 raise job.problem from error
-            problem = self._id_problem(error)
+            problem = self._id_problem(error) or self._written_problem(error)
             if problem is None and isinstance(error, _LOST):
                 problem = job.lost_server()
             is_users = _USERS_OWN.search(error.message or '')

@@ -2,7 +2,8 @@
 
 from keras_parallax import compat, filling, graph
 from keras_parallax.compat import tf
-from keras_parallax.pull import look_up_in, pull_new_lookup, redirect_lookups, redirect_readers
+from keras_parallax.former import FormerStorage
+from keras_parallax.pull import pull_new_lookup, redirect_lookups, redirect_readers
 from keras_parallax.table import ShardedVariable
 
 
@@ -23,22 +24,20 @@ def shard_table(table, start, members, rank):
         What this process does for the start values of the shards, a `filling.Fill`.
     """
     variable = table.variable
-    storage, reads = compat.storage(variable), graph.value_reads(variable)
-    lookups = table.gathers() if table.by_row else graph.all_gathers(variable)
+    storage, lookups = compat.storage(variable), table.gathers() if table.by_row else []
+    users = storage.consumers()
     table.make_shards()
     fill = filling.fill_of(table, start, rank)
-    if table.by_row:
-        redirect_lookups(table, lookups, members, rank)
+    # What fills the shards reads the storage itself, and frees it.
+    own = set(storage.consumers()) - set(users)
+    variable.graph.add_to_collection(tf.GraphKeys.SAVEABLE_OBJECTS, compat.saveable(variable))
+    redirected = redirect_lookups(table, lookups, members, rank)
     ShardedVariable.adopt(variable, table, lambda ids: pull_new_lookup(table, ids, rank))
-    if not table.by_row:
-        look_up_in(variable.value(), lookups)
-    for read in reads:
-        # What still reads the variable whole (a model that shows or tests it) gets all shards.
-        if read.type == 'Identity' and read.inputs[0] is storage:
-            compat.replace_input(read, 0, variable.value())
-        else:
-            with compat.inside_loop_of(read):
-                redirect_readers(read.outputs[0], tf.identity(variable.value()))
+    table.former = FormerStorage(table, storage, own)
+    for lookup, output in redirected:
+        table.former.replace(lookup, output)
+    # What still reads the variable whole (a model that shows or tests it) gets all shards.
+    table.former.redirect_reads()
     return fill
 
 
@@ -52,6 +51,8 @@ def forget_variable(variable):
 
 def remember_variable(variable):
     """Puts a variable that `forget_variable` has taken out back in."""
+    saveables = variable.graph.get_collection_ref(tf.GraphKeys.SAVEABLE_OBJECTS)
+    saveables[:] = [other for other in saveables if other.name != variable.op.name]
     for key in (tf.GraphKeys.GLOBAL_VARIABLES, tf.GraphKeys.TRAINABLE_VARIABLES):
         variable.graph.add_to_collection(key, variable)
 

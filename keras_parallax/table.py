@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_parallax import compat, graph
+from keras_parallax import cluster, compat, graph
 from keras_parallax.blocks import ShardedRows
 from keras_parallax.classify import SPARSE
 from keras_parallax.compat import ResourceVariable, tf
@@ -47,10 +47,15 @@ class Table:
         pulls: the `Pull`s of its rows, in every model; empty without shards.
         plan: the `PlannedVariable`.
         servers: the `Servers` that hold shards, or `None`.
+        job: the `Job`, or `None` without a strategy.
+        handle: with shards, a resource handle that stands for the table where TensorFlow asks for
+            one: as what gradients are with respect to.
+        former: with shards, the `former.FormerStorage` of the variable.
     """
 
-    def __init__(self, variable, plan, record=None, servers=None):
-        self.variable, self.plan, self.servers = variable, plan, servers
+    def __init__(self, variable, plan, record=None, servers=None, job=None):
+        self.variable, self.plan, self.servers, self.job = variable, plan, servers, job
+        self.handle = self.former = None
         self.name = plan.name
         self.by_row = plan.kind == SPARSE
         self.rows, self.row_shape = plan.rows, list(plan.shape[1:])
@@ -94,6 +99,25 @@ class Table:
         """The shape of the variable that holds a `plan.Shard`, a list."""
         return [shard.rows] + self.row_shape if self.plan.shape else []
 
+    @property
+    def is_sharded(self):
+        """Whether the variable is the front of shards."""
+        return isinstance(self.variable, ShardedVariable)
+
+    def linked(self, values, ids=None):
+        """Values of the table, such that gradients flow from them to its `handle`.
+
+        Args:
+            values: rows `[n] + row_shape` that were pulled, or the whole table.
+            ids: `[n]`, the numbers of the rows, or `None` for the whole table.
+
+        Returns:
+            The same values.
+        """
+        data = [self.handle] + ([] if ids is None else [ids])
+        with tf.device(cluster.shard_device(self.job.rank)):
+            return compat.linked(values, data, _GRADIENT)
+
     def make_shards(self):
         """Makes the shard variables, each on its server.
 
@@ -104,6 +128,24 @@ class Table:
             name = '%s/shard_%d' % (self.name, number)
             storage = make_storage(name, self.device_of(shard), self.shape_of(shard), self.dtype)
             self.shards.append(storage)
+        if self.handle is None:
+            with tf.name_scope(None), tf.device(cluster.shard_device(self.job.rank)):
+                name = STORAGE + self.name + '/handle'
+                self.handle = compat.resource_handle(name, list(self.plan.shape), self.dtype)
+
+
+_GRADIENT = 'ParallaxTable'
+
+
+@tf.RegisterGradient(_GRADIENT)
+def _gradient_of_table(operation, gradient, *_):
+    """The gradient of what `Table.linked` returns, with respect to its inputs."""
+    if len(operation.inputs) == 2:
+        return gradient, gradient
+    rows, ids = gradient, operation.inputs[2]
+    if isinstance(gradient, tf.IndexedSlices):
+        rows, ids = gradient.values, tf.gather(ids, gradient.indices)
+    return gradient, tf.IndexedSlices(rows, ids), None
 
 
 #: Starts the names of what lies on the servers.
@@ -137,13 +179,17 @@ class ShardedVariable(ResourceVariable):
 
     The model's own variable object becomes one when its table is sharded, so that every layer,
     callback and saver that holds the variable goes on working with it: `tf.gather` and
-    `tf.nn.embedding_lookup` pull rows, a read of the whole brings the shards together, an
-    assignment writes to all shards.
+    `tf.nn.embedding_lookup` pull rows, and a read of the whole brings the shards together. All
+    other operations on it are those of a `ResourceVariable`, built on `handle`: as `former` has it,
+    they write to the shards, or are refused when they are run.
 
     It derives from `ResourceVariable` because TensorFlow 1.11's `embedding_lookup` asks only
     those for rows, and reads every other variable whole; the storage of the original variable is
     not used any more.
     """
+
+    _cached_value = None
+    _in_graph_mode = True
 
     @classmethod
     def adopt(cls, variable, table, pull):
@@ -151,14 +197,14 @@ class ShardedVariable(ResourceVariable):
 
         Args:
             variable: a `tf.Variable` of either kind.
-            table: the `Table`, with its shards made.
+            table: the `Table`, with its shards and `FormerStorage` made.
             pull: function from an ids tensor to the rows of the table.
         """
-        front = compat.storage(variable).op
+        storage = compat.storage(variable)
         variable._parallax_class = type(variable)
         variable.__class__ = cls
         variable._keras_initialized = True
-        cls._bind(variable, front, table, pull)
+        cls._bind(variable, storage, table, pull)
 
     @classmethod
     def rebind(cls, table):
@@ -167,8 +213,8 @@ class ShardedVariable(ResourceVariable):
         Args:
             table: the `Table`, with its new shards made.
         """
-        front, _, pull, _, _ = table.variable._parallax
-        cls._bind(table.variable, front, table, pull)
+        storage, _, pull, _ = table.variable._parallax
+        cls._bind(table.variable, storage, table, pull)
 
     @staticmethod
     def give_back(variable):
@@ -178,18 +224,16 @@ class ShardedVariable(ResourceVariable):
             variable.__dict__.pop(name, None)
 
     @staticmethod
-    def _bind(variable, front, table, pull):
-        with tf.name_scope(None), tf.name_scope('parallax/%s/whole/' % table.name):
-            whole = whole_of(table)
+    def _bind(variable, storage, table, pull):
         rows = None
         # Keras caches the operations of `set_value` here; those of old write to the old storage.
         for cached in ('_assign_placeholder', '_assign_op'):
             variable.__dict__.pop(cached, None)
         if table.plan.shape:
-            rows = ShardedRows(front.name + ':0', table.shards, table.plan.shape, table)
+            rows = ShardedRows(storage.op.name + ':0', table.shards, table.plan.shape, table)
             variable._assign_placeholder = rows._assign_placeholder
             variable._assign_op = rows._assign_op
-        variable._parallax = (front, table, pull, whole, rows)
+        variable._parallax = (storage, table, pull, rows)
 
     @property
     def table(self):
@@ -203,39 +247,55 @@ class ShardedVariable(ResourceVariable):
         Raises:
             AttributeError: it is a scalar.
         """
-        if self._parallax[4] is None:
+        if self._parallax[3] is None:
             raise AttributeError('A scalar has no rows.')
-        return self._parallax[4]
+        return self._parallax[3]
 
     @property
     def op(self):
         """The operation of the variable's former storage, which has its name."""
-        return self._parallax[0]
+        return self._parallax[0].op
+
+    @property
+    def handle(self):
+        """What TensorFlow's operations on resource variables take; they then go to the shards."""
+        return self.table.handle
+
+    _handle = handle
 
     @property
     def name(self):
         """The variable's name, as ever."""
-        return self._parallax[0].name + ':0'
+        return self.op.name + ':0'
 
     @property
     def graph(self):
         """The graph that it is in."""
-        return self._parallax[0].graph
+        return self.op.graph
 
     @property
     def device(self):
         """The device of its former storage."""
-        return self._parallax[0].device
+        return self.op.device
 
     @property
     def dtype(self):
         """The dtype of the rows."""
         return self.table.dtype
 
+    _dtype = dtype
+
     @property
     def shape(self):
         """The shape of the whole table."""
         return tf.TensorShape(self.table.plan.shape)
+
+    _shape = shape
+
+    @property
+    def _graph_element(self):
+        # What a `tf.train.Saver` takes for the variable, to tell its name and kind.
+        return compat.read_of(self._parallax[0], self.dtype)
 
     def get_shape(self):
         """The shape of the whole table."""
@@ -248,9 +308,9 @@ class ShardedVariable(ResourceVariable):
 
     def value(self):
         """The whole table, brought together from its shards."""
-        return self._parallax[3]
+        return self.table.former.whole
 
-    read_value = initialized_value = value
+    initialized_value = value
 
     def _AsTensor(self):
         return self.value()
@@ -270,8 +330,8 @@ class ShardedVariable(ResourceVariable):
     def load(self, value, session=None):
         """Sets the whole table to an array, for the whole job."""
         session = session or tf.get_default_session()
-        if self._parallax[4] is None:
-            session.run(self.assign(value))
+        if self._parallax[3] is None:
+            session.run(self.assign(value, read_value=False))
         else:
             session.run(self._assign_op, {self._assign_placeholder: value})
 
@@ -280,15 +340,10 @@ class ShardedVariable(ResourceVariable):
         del name
         return self._parallax[2](indices)
 
-    def assign(self, value, use_locking=None, name=None, read_value=True):
-        """An operation that writes a whole table to the shards, for the whole job."""
-        del use_locking, read_value
-        value = tf.convert_to_tensor(value, dtype=self.dtype)
-        writes = []
-        for shard, mine in zip(self.table.shards, split_rows(value, self.table)):
-            with tf.device(shard.device):
-                writes.append(tf.assign(shard, mine).op)
-        return tf.group(*writes, name=name)
+    def _lazy_read(self, op):
+        # What an assignment returns; the read waits for it, and gives what is on the shards then.
+        with tf.control_dependencies([op]):
+            return self._read_variable_op()
 
     def __repr__(self):
         return '<ShardedVariable %s shape=%s shards=%d>' % (
@@ -310,11 +365,16 @@ def split_rows(whole, table):
     return [tf.gather(whole, rows) for rows in _rows_of_shards(table)]
 
 
-def whole_of(table):
-    """Builds a pull of a whole table: its shards, brought together."""
-    if len(table.shards) == 1:
-        return tf.identity(table.shards[0])
-    rows = _rows_of_shards(table)
-    whole = tf.dynamic_stitch(rows, [shard.value() for shard in table.shards])
+def whole_of(table, fresh=False):
+    """Builds a pull of a whole table: its shards, brought together.
+
+    Args:
+        table: the `Table`.
+        fresh: whether the shards are read only when what the caller has this wait for is done.
+    """
+    parts = [shard.read_value() if fresh else shard.value() for shard in table.shards]
+    if len(parts) == 1:
+        return tf.identity(parts[0])
+    whole = tf.dynamic_stitch(_rows_of_shards(table), parts)
     whole.set_shape([table.rows] + table.row_shape)
     return whole
