@@ -225,6 +225,9 @@ def _redirect(lookup, rows, output):
         return output
     # The output tensor of this gather may be a layer's, so it stays and looks up the pulled rows.
     indices = tf.cast(output.op.inputs[1], lookup.inputs[1].dtype)
+    if not rows.shape.is_compatible_with(lookup.inputs[0].shape):
+        # Of ids that are constants TensorFlow knows how many rows there are, fewer than before.
+        rows = tf.placeholder_with_default(rows, [None] + rows.shape.as_list()[1:])
     compat.replace_input(lookup, 0, rows)
     compat.replace_input(lookup, 1, indices)
     return lookup.outputs[0]

@@ -145,7 +145,9 @@ def _gradient_of_table(operation, gradient, *_):
     rows, ids = gradient, operation.inputs[2]
     if isinstance(gradient, tf.IndexedSlices):
         rows, ids = gradient.values, tf.gather(ids, gradient.indices)
-    return gradient, tf.IndexedSlices(rows, ids), None
+    # As `ResourceGather` has it, for whoever wants the gradient as a tensor.
+    shape = [size.size for size in operation.inputs[1].op.get_attr('shape').dim]
+    return gradient, tf.IndexedSlices(rows, ids, tf.constant(shape, ids.dtype)), None
 
 
 #: Starts the names of what lies on the servers.

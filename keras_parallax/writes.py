@@ -86,7 +86,9 @@ def build(table, write):
         before = [*write.after, *rows, values]
         begun = _meet(write.name + '.begin', before, job.rank)
         own = [part.shard for part in table.parts_of(job.rank)]
-        return [_meet(write.name + '.end', _to_shards(table, write, [begun], own), job.rank)]
+        # A rank may own no shard.
+        written = [begun] + _to_shards(table, write, [begun], own)
+        return [_meet(write.name + '.end', written, job.rank)]
 
 
 def _reads_shards(operands):

@@ -1,0 +1,408 @@
+"""Run by `horovodrun`: scripts that read and write tables in their own ways, as plain Keras too.
+
+Usage: tables_worker.py PACKAGE FOLDER SCRIPT... Each rank runs every script twice: by itself with
+plain Keras on the joined batches, and with a strategy on its share of them. What the script
+returns, a dict of arrays and strings, goes to FOLDER/SCRIPT.RANK.npz, as `plain.NAME` and as
+`ours.NAME`.
+"""
+
+import os
+import sys
+import threading
+import traceback
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir))
+import cases  # noqa: E402
+import reference  # noqa: E402
+from raised import error_of  # noqa: E402
+
+import keras_parallax as kp  # noqa: E402
+import keras_parallax.job  # noqa: E402
+
+RANKS = 2
+
+
+class Run(NamedTuple):
+    """A run of a script.
+
+    Attributes:
+        keras: the Keras package.
+        package: its name.
+        folder: where files go, of this rank and this run alone.
+        strategy: the strategy, or `None` of plain Keras.
+    """
+
+    keras: Any
+    package: str
+    folder: str
+    strategy: Any
+
+    @property
+    def backend(self):
+        return self.keras.backend
+
+    def model(self, case, build=None):
+        """A compiled model of a case, with its start weights, and what `build` makes of it."""
+        if self.strategy is None:
+            model = case.model(self.keras)
+            model.compile(reference.gated(case.optimizer(self.keras)), case.loss)
+        else:
+            with self.strategy:
+                model = case.model(self.keras)
+                optimizer = kp.ParallaxOptimizer(case.optimizer(self.keras), keras=self.package)
+                model.compile(optimizer, case.loss)
+        built = build(self, model) if build else None
+        model.set_weights(cases.start_weights(model))
+        return model, built
+
+    def batches(self, case, begin, end):
+        """The batches of the steps from `begin` to `end`, as far as they are this rank's."""
+        joined = list(cases.joined_batches(case, RANKS, end))[begin:]
+        if self.strategy is None:
+            return joined
+        return [cases.share(batch, self.strategy.rank, RANKS) for batch in joined]
+
+    def train(self, model, case, begin, end):
+        for batch in self.batches(case, begin, end):
+            model.train_on_batch(*batch)
+
+    def fit(self, model, case, begin, end, epochs, on_epoch_end):
+        ids, targets = map(np.concatenate, zip(*self.batches(case, begin, end)))
+        samples = case.samples // (1 if self.strategy is None else RANKS)
+        callback = self.keras.callbacks.LambdaCallback(on_epoch_end=on_epoch_end)
+        model.fit(ids, targets, samples, epochs, verbose=0, shuffle=False, callbacks=[callback])
+
+    def together(self):
+        """Waits for the other ranks, before a rank writes what another may still read."""
+        if self.strategy is not None:
+            kp.job.start().barrier()
+
+
+#: A model whose table is sharded, and its batches.
+CASE = cases.CASES['shared_adam']._replace(
+    model=cases.embed_and_sum(), batch=cases.ids_and_targets, strategy={'partitions': 3}
+)
+
+
+def table_of(model):
+    return model.get_layer('table').weights[0]
+
+
+def tensors_of(run, model):
+    """What a script may have made of a table before its first step."""
+    table = table_of(model)
+    with tf.control_dependencies([tf.constant(1)]):
+        waited = table.read_value()
+    return {
+        'twice': table * 2,
+        'identity': tf.identity(table),
+        'value': table.value(),
+        'read value': table.read_value(),
+        'read after something': waited,
+        'transposed': run.backend.transpose(table),
+        'rows': tf.gather(table, [3, 5, 3]),
+        'rows in a loop': tf.map_fn(
+            lambda row: tf.gather(table, row), tf.constant([3, 5]), tf.float32
+        ),
+        'in a branch': tf.cond(
+            tf.less(tf.random_uniform([]), 2.0), lambda: table + 1, lambda: table - 1
+        ),
+        'initialized': tf.is_variable_initialized(table),
+        'summary': tf.summary.histogram('table', table),
+    }
+
+
+def reads(run):
+    model, tensors = run.model(CASE, tensors_of)
+    run.train(model, CASE, 0, 3)
+    backend, table = run.backend, table_of(model)
+    session, graph = backend.get_session(), table.graph
+    ((ids, _),) = cases.joined_batches(CASE, RANKS, 1)
+    given = {'before.' + name: session.run(tensor) for name, tensor in tensors.items()}
+    given.update(
+        ('after.' + name, session.run(tensor)) for name, tensor in tensors_of(run, model).items()
+    )
+    names = list(tensors)
+    given['several'] = session.run([tensors[name] for name in names])[names.index('identity')]
+    given['nested'] = session.run({'a': (table, [tensors['twice']])})['a'][1][0]
+    given['eval'] = backend.eval(table)
+    given['get_value'] = backend.get_value(table)
+    given['table.eval'] = table.eval(session)
+    given['run'] = session.run(table)
+    given['make_callable'] = session.make_callable(table)()
+    if run.package == 'keras':
+        given['by name'] = session.run('table/embeddings:0')
+        given['read by name'] = session.run('table/embeddings/read:0')
+        given['tensor by name'] = session.run(graph.get_tensor_by_name('table/embeddings:0'))
+        given['function'] = backend.function([], [table])([])[0]
+        given['with outputs'] = backend.function(model.inputs, [table] + model.outputs)([ids])[0]
+        late = graph.get_tensor_by_name('table/embeddings:0')
+        given['of the tensor by name'] = session.run(tf.gather(late, [1, 2]))
+    else:
+        given['function'] = backend.function([], [table.value()])([])[0]
+    given['outputs'] = backend.function(model.inputs, model.outputs)([ids])[0]
+    given['layer'] = model.get_layer('table').get_weights()[0]
+    given['model'] = model.get_weights()[0]
+    weights = model.trainable_weights
+    squares = [
+        backend.mean(backend.square(model.output)),
+        backend.sum(tf.gather(table, [1, 1, 2]) ** 2),
+    ]
+    for name, loss in zip(('loss', 'own'), squares):
+        gradients = backend.gradients(loss, weights if name == 'loss' else weights[:1])
+        dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        for number, value in enumerate(backend.function(model.inputs, dense)([ids])):
+            given['gradient of %s.%d' % (name, number)] = value
+    whole = tf.gradients(tf.reduce_sum(tf.square(tf.convert_to_tensor(table))), table)[0]
+    given['gradient of the whole'] = session.run(whole)
+    run.train(model, CASE, 3, 6)
+    given['end'] = model.get_weights()[0]
+    return given
+
+
+def savers_of(run, model):
+    return tf.train.Saver(), tf.train.Saver([table_of(model)])
+
+
+def savers(run):
+    model, early = run.model(CASE, savers_of)
+    run.train(model, CASE, 0, 3)
+    session, given = run.backend.get_session(), {}
+    table = table_of(model)
+    for number, saver in enumerate(early + savers_of(run, model)):
+        path = saver.save(session, os.path.join(run.folder, 'of saver %d' % number))
+        given['saved %d' % number] = tf.train.load_checkpoint(path).get_tensor('table/embeddings')
+        run.train(model, CASE, 3, 5)
+        run.together()
+        saver.restore(session, path)
+        given['restored %d' % number] = run.backend.get_value(table)
+        run.together()
+    # Alone, as Horovod's recipe has it; other weights are for the broadcast.
+    if run.strategy is None or run.strategy.rank == 1:
+        early[1].restore(session, os.path.join(run.folder, 'of saver 0'))
+    run.together()
+    given['restored by a rank'] = run.backend.get_value(table)
+    return given
+
+
+def writes_of(run, model):
+    """Operations that write to a table, in the order in which they are run."""
+    backend, table = run.backend, table_of(model)
+    ones = np.ones((cases.ROWS, cases.WIDTH), np.float32)
+    rows, values = [[3, 5], [22, 3]], np.arange(16.0, dtype=np.float32).reshape(2, 2, 4)
+    return {
+        'normalized': backend.update(table, backend.l2_normalize(table, -1)),
+        'reversed': tf.assign(table, tf.reverse(table, [0])),
+        'added': backend.update_add(table, 0.5 * ones),
+        'subtracted': tf.assign_sub(table, table * 0.25),
+        'clipped': tf.assign(table, tf.clip_by_norm(table, 0.7, axes=[1])),
+        'rows set': tf.scatter_update(table, [4, 7], values[0, :, :]),
+        'rows added': tf.scatter_add(table, rows, values),
+        'rows subtracted': tf.scatter_sub(table, rows, values * table[0, 0]),
+        'given': backend.update(table, 2 * ones),
+        'told in part': tf.assign(table, table + tf.gather(table, [1])) * 2,
+    }
+
+
+def writes(run):
+    model, early = run.model(CASE, writes_of)
+    run.train(model, CASE, 0, 3)
+    session, given = run.backend.get_session(), {}
+    for when, operations in (('before', early), ('after', writes_of(run, model))):
+        for name, write in operations.items():
+            name = '%s.%s' % (when, name)
+            run.together()
+            if name.endswith(('normalized', 'reversed', 'added', 'clipped')):
+                run.backend.function([], [], updates=[write])([])
+            else:
+                given[name + '.told'] = session.run(write)
+            given[name] = run.backend.get_value(table_of(model))
+            run.together()
+            run.train(model, CASE, 3, 4)
+    # A pair, which Keras itself assigns after the outputs.
+    table = table_of(model)
+    run.backend.function([], [tf.reduce_sum(table)], updates=[(table, 3 * table)])([])
+    given['pair'] = run.backend.get_value(table)
+    run.together()
+    session.run(table.initializer)
+    given['initialized'] = np.shape(run.backend.get_value(table))
+    return given
+
+
+def word2vec(run):
+    """Normalizes after each epoch, and looks at the rows that each rank sees."""
+
+    def build(run, model):
+        table = table_of(model)
+        normalize = run.backend.update(table, run.backend.l2_normalize(table, -1))
+        return run.backend.function([], [], updates=[normalize])
+
+    model, normalize = run.model(CASE, build)
+    dumped = []
+
+    def on_epoch_end(epoch, logs):
+        dumped.append(model.get_layer('table').get_weights()[0])
+        normalize([])
+        dumped.append(model.get_layer('table').get_weights()[0])
+
+    run.fit(model, CASE, 0, 4, 3, on_epoch_end)
+    return {
+        'dumped': np.stack(dumped),
+        'end': model.get_weights()[0],
+        'out': model.get_weights()[3],
+    }
+
+
+def moved(run, case):
+    """Tables that get other shards, or none, while what was made of them before is in use."""
+    case = cases.ENGINE_CASES[case]
+    model, (tensors, added) = run.model(
+        case,
+        lambda run, model: (
+            {'twice': table_of(model) * 2, 'value': table_of(model).value()},
+            tf.assign_add(table_of(model), tf.ones(table_of(model).shape)),
+        ),
+    )
+    given = {}
+    late = {}
+    for begin in (0, 10, 20):
+        run.train(model, case, begin, begin + 10)
+        run.together()
+        session = run.backend.get_session()
+        if begin == 0:
+            late = {'late': tf.identity(table_of(model)) + 1}
+            late_added = tf.assign_add(table_of(model), tf.ones(table_of(model).shape))
+        session.run(added)
+        session.run(late_added)
+        for name, tensor in {**tensors, **late}.items():
+            given['%s.%d' % (name, begin)] = run.backend.get_session().run(tensor)
+        run.together()
+    given['end'] = model.get_weights()[0]
+    if run.strategy is not None:
+        given['shards'] = str(run.strategy.plan(model).variables[0])
+    return given
+
+
+def refused(run):
+    """What cannot be done on shards: plain Keras does it."""
+    model, row = run.model(
+        CASE, lambda run, model: tf.scatter_nd_update(table_of(model), [[1]], tf.ones([1, 4]))
+    )
+    run.train(model, CASE, 0, 1)
+    given = {'row': error_of(run.backend.get_session().run, row)}
+    run.train(model, CASE, 1, 2)
+
+    def with_update(keras):
+        model = CASE.model(keras)
+        table = table_of(model)
+        layer = model.get_layer('table')
+        layer.add_update([keras.backend.update(table, keras.backend.l2_normalize(table, -1))])
+        return model
+
+    case = CASE._replace(model=with_update)
+    model, _ = run.model(case)
+    given['in the step'] = error_of(run.train, model, case, 0, 1)
+    return given
+
+
+def threads(run):
+    """Reads a table while other threads save the model."""
+    model, _ = run.model(CASE)
+    run.train(model, CASE, 0, 1)
+    table, session = table_of(model), run.backend.get_session()
+    model.save(os.path.join(run.folder, 'model.h5'))  # What this builds is built by one thread.
+    stopped, seen, errors = threading.Event(), [], []
+
+    def read():
+        while not stopped.is_set():
+            try:
+                seen.append(np.shape(session.run(table)))
+            except Exception:
+                errors.append(traceback.format_exc())
+                return
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for _ in range(20):
+        model.save(os.path.join(run.folder, 'model.h5'))
+    stopped.set()
+    reader.join()
+    run.together()
+    return {'seen': sorted(set(map(str, seen))), 'errors': errors}
+
+
+def own_variable(run):
+    """A layer that makes its table without `add_weight`."""
+
+    def build(keras):
+        class Rows(keras.layers.Layer):
+            def build(self, input_shape):
+                start = np.random.RandomState(3).uniform(-1, 1, (cases.ROWS, 4))
+                self.table = keras.backend.variable(start, name='own_table')
+                trainable = (
+                    self.trainable_weights if run.package == 'keras' else self._trainable_weights
+                )
+                trainable.append(self.table)
+                self.built = True
+
+            def call(self, inputs):
+                return keras.backend.gather(self.table, keras.backend.cast(inputs, 'int32'))
+
+            def compute_output_shape(self, input_shape):
+                return tuple(input_shape) + (4,)
+
+        ids = keras.layers.Input((cases.LENGTH,))
+        out = keras.layers.Flatten()(Rows(name='table')(ids))
+        return keras.models.Model(ids, keras.layers.Dense(1, name='out')(out))
+
+    case = CASE._replace(model=build)
+    model, _ = run.model(case)
+    run.train(model, case, 0, 4)
+    given = {'end': model.get_weights()[0]}
+    bad = np.full((2, cases.LENGTH), cases.ROWS)
+    given['bad'] = error_of(model.predict, bad)
+    return given
+
+
+def set_weights(run):
+    """Weights of a layer that are set between two calls of `fit`, on every rank."""
+    model, _ = run.model(CASE)
+    for begin in (0, 4):
+        run.fit(model, CASE, begin, begin + 4, 1, lambda epoch, logs: None)
+        layer = model.get_layer('table')
+        values = layer.get_weights()[0] * np.float32(0.5)
+        run.together()
+        layer.set_weights([values])
+        run.together()
+    run.train(model, CASE, 8, 10)
+    return {'end': model.get_weights()[0]}
+
+
+def main(package, folder, names):
+    keras, rank = cases.keras_module(package), os.environ['HOROVOD_RANK']
+    for script in names:
+        name, _, argument = script.partition(':')
+        results = {}
+        try:
+            for kind in ('plain', 'ours'):
+                keras.backend.clear_session()
+                strategy = None
+                if kind == 'ours':
+                    case = cases.ENGINE_CASES[argument] if argument else CASE
+                    strategy = kp.ParallaxStrategy(**case.strategy)
+                own = os.path.join(folder, '%s.%s.%s' % (script, kind, rank))
+                os.makedirs(own)
+                run = Run(keras, package, own, strategy)
+                given = globals()[name](run, *[argument] if argument else [])
+                results.update(('%s.%s' % (kind, key), value) for key, value in given.items())
+            np.savez(os.path.join(folder, '%s.%s.npz' % (script, rank)), **results)
+        except Exception:
+            print('SCRIPT %s FAILED\n%s' % (script, traceback.format_exc()), flush=True)
+            raise
+
+
+main(sys.argv[1], sys.argv[2], sys.argv[3:])
