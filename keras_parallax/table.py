@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_parallax import cluster, compat, graph
+from keras_parallax import compat, graph
 from keras_parallax.blocks import ShardedRows
 from keras_parallax.classify import SPARSE
 from keras_parallax.compat import ResourceVariable, tf
@@ -47,14 +47,15 @@ class Table:
         pulls: the `Pull`s of its rows, in every model; empty without shards.
         plan: the `PlannedVariable`.
         servers: the `Servers` that hold shards, or `None`.
-        job: the `Job`, or `None` without a strategy.
+        rank, size: this process's rank, and the number of ranks.
         handle: with shards, a resource handle that stands for the table where TensorFlow asks for
             one: as what gradients are with respect to.
         former: with shards, the `former.FormerStorage` of the variable.
     """
 
-    def __init__(self, variable, plan, record=None, servers=None, job=None):
-        self.variable, self.plan, self.servers, self.job = variable, plan, servers, job
+    def __init__(self, variable, plan, record=None, servers=None, rank=0, size=1):
+        self.variable, self.plan, self.servers = variable, plan, servers
+        self.rank, self.size = rank, size
         self.handle = self.former = None
         self.name = plan.name
         self.by_row = plan.kind == SPARSE
@@ -115,8 +116,7 @@ class Table:
             The same values.
         """
         data = [self.handle] + ([] if ids is None else [ids])
-        with tf.device(cluster.shard_device(self.job.rank)):
-            return compat.linked(values, data, _GRADIENT)
+        return compat.linked(values, data, _GRADIENT)
 
     def make_shards(self):
         """Makes the shard variables, each on its server.
@@ -129,7 +129,7 @@ class Table:
             storage = make_storage(name, self.device_of(shard), self.shape_of(shard), self.dtype)
             self.shards.append(storage)
         if self.handle is None:
-            with tf.name_scope(None), tf.device(cluster.shard_device(self.job.rank)):
+            with tf.name_scope(None):
                 name = STORAGE + self.name + '/handle'
                 self.handle = compat.resource_handle(name, list(self.plan.shape), self.dtype)
 

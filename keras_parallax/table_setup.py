@@ -55,8 +55,8 @@ def make_tables(loss, variables, plan, starts, scope, rank):
             table = variable.table
         else:
             servers = scope.servers if scope else None
-            job = scope.job if scope else None
-            table = Table(variable, planned, records.get(variable), servers, job)
+            ranks = (scope.job.rank, scope.job.size) if scope else ()
+            table = Table(variable, planned, records.get(variable), servers, *ranks)
             if planned.shards:
                 sharding.forget_variable(variable)
                 fills[table] = sharding.shard_table(table, starts[variable], members, rank)

@@ -74,21 +74,21 @@ def build(table, write):
     Returns:
         A list of operations.
     """
-    (*rows, values), job = write.operands, table.job
+    *rows, values = write.operands
     with tf.name_scope(None), tf.name_scope('parallax/%s/write/' % table.name):
         if not table.is_sharded:
             # Every rank holds the table, and runs the same script.
             with tf.control_dependencies(write.after):
                 make = _ASSIGNMENTS.get(write.kind) or _SCATTERS[write.kind]
                 return [make(table.variable, *rows, values).op]
-        if job.size == 1 or (write.kind in _ABSOLUTE and not _reads_shards(write.operands)):
+        if table.size == 1 or (write.kind in _ABSOLUTE and not _reads_shards(write.operands)):
             return _to_shards(table, write, write.after, range(len(table.shards)))
         before = [*write.after, *rows, values]
-        begun = _meet(write.name + '.begin', before, job.rank)
-        own = [part.shard for part in table.parts_of(job.rank)]
+        begun = _meet(write.name + '.begin', before, table.rank)
+        own = [part.shard for part in table.parts_of(table.rank)]
         # A rank may own no shard.
         written = [begun] + _to_shards(table, write, [begun], own)
-        return [_meet(write.name + '.end', written, job.rank)]
+        return [_meet(write.name + '.end', written, table.rank)]
 
 
 def _reads_shards(operands):
