@@ -81,7 +81,7 @@ def split_by_shard(ids, shards):
     return SplitIds(ids, small, positions)
 
 
-def pull(table, ids_of_lookups, compression=hvd.Compression.none):
+def pull(table, ids_of_lookups, compression=hvd.Compression.none, link=False):
     """Builds the pull of a table's rows for some lookups.
 
     Each row travels once however often the ids name it, and only from its shard.
@@ -90,6 +90,7 @@ def pull(table, ids_of_lookups, compression=hvd.Compression.none):
         table: a `Table` with shards.
         ids_of_lookups: a list of tensors of ids of any shape, int32 or int64.
         compression: one of `hvd.Compression`: the form in which rows travel.
+        link: whether gradients of the rows are to reach the table's handle, as a model's are.
 
     Returns:
         A `Pull`. Running it raises an error that names the table if an id is outside it.
@@ -105,7 +106,8 @@ def pull(table, ids_of_lookups, compression=hvd.Compression.none):
     )
     with tf.control_dependencies([check]):
         split = split_by_shard(tf.identity(unique), table.plan.shards)
-    rows = _linked(table, gather_rows(table, split, compression), split)
+    rows = gather_rows(table, split, compression)
+    rows = _linked(table, rows, split) if link else rows
     inverses = [inverse] if len(flat) == 1 else tf.split(inverse, [tf.size(ids) for ids in flat])
     outputs = []
     for ids, part in zip(ids_of_lookups, inverses):
@@ -179,7 +181,7 @@ def redirect_lookups(table, lookups, members, rank):
         groups.setdefault(key, []).append(lookup)
     for group in groups.values():
         with tf.device(cluster.shard_device(rank)):
-            pulled = pull(table, [lookup.inputs[1] for lookup in group])
+            pulled = pull(table, [lookup.inputs[1] for lookup in group], link=True)
         outputs = [
             _redirect(lookup, pulled.rows, output) for lookup, output in zip(group, pulled.outputs)
         ]
@@ -198,7 +200,7 @@ def pull_new_lookup(table, ids, rank):
         return tf.gather(table.variable.value(), ids)
     # `embedding_lookup` of TF 1.11 places what it builds beside the whole of the table.
     with tf.colocate_with(None, ignore_existing=True), tf.device(cluster.shard_device(rank)):
-        table.pulls.append(pull(table, [tf.convert_to_tensor(ids)]))
+        table.pulls.append(pull(table, [tf.convert_to_tensor(ids)], link=True))
     return table.pulls[-1].outputs[0]
 
 
