@@ -436,8 +436,11 @@ class TrainStep:
             root_rank: the rank whose values count. Those of sharded tables are the job's already.
             own: variables of which every rank keeps its own values.
         """
+        # The table of another model, built since, is no longer each rank's own.
         variables = {
-            name: variable for name, variable in self._synced.items() if variable not in own
+            name: variable
+            for name, variable in self._synced.items()
+            if variable not in own and not isinstance(variable, ShardedVariable)
         }
 
         def build():

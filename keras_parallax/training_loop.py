@@ -210,8 +210,7 @@ class BeforeCallbacks(tf.keras.callbacks.Callback):
                 'calls': [call for call in map(call_of, self._callbacks) if call],
                 'rates': rates,
                 'callbacks_of': {
-                    rate: [name_of(each) for each in self._callbacks if mentions(each, rate)]
-                    for rate in rates
+                    rate: users for rate, users in map(self._users_of, rates) if users
                 },
                 'ends_epochs': any(map(may_end_an_epoch, self._callbacks)),
             }
@@ -222,6 +221,9 @@ class BeforeCallbacks(tf.keras.callbacks.Callback):
         self.callbacks_of = [start['callbacks_of'] for start in starts]
         self.ends_epochs = step.lockstep and any(start['ends_epochs'] for start in starts)
         self._broadcast([start['rates'] for start in starts])
+
+    def _users_of(self, rate):
+        return rate, [name_of(each) for each in self._callbacks if mentions(each, rate)]
 
     def _broadcast(self, rates):
         explicit = [callback for callback in self._callbacks if _is_broadcast(callback)]

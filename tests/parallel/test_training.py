@@ -14,8 +14,8 @@ PACKAGES = ('keras', 'tf.keras')
 RANKS = recipes.RANKS
 TOLERANCE = 1e-5
 CASES = (
-    'shortest:everywhere', 'shortest:on_rank_0', 'explicit', 'generator', 'set_between',
-    'not_a_number', 'one_stops', 'chief_validates', 'different', 'normalized', 'stateful',
+    'shortest:everywhere', 'shortest:on_rank_0', 'explicit', 'generator', 'taking_turns',
+    'set_between', 'not_a_number', 'one_stops', 'chief_validates', 'different', 'normalized', 'stateful',
     'printed', 'wrapped', 'asynchronous',
 )  # fmt: skip
 
@@ -129,6 +129,15 @@ def test_generators_arguments_by_place_and_a_second_fit_are_no_different(show, p
         assert_same_history(rank['history'], history)
         assert_same_history(rank['later'], later)
         assert_same_weights(rank['weights'], model.get_weights())
+
+
+def test_models_of_one_scope_may_take_turns(show, plain):
+    models = [plain(), plain()]
+    losses = [fit(model, epochs=1)['loss'] for _ in range(2) for model in models]
+    weights = [weight for model in models for weight in model.get_weights()]
+    for rank in show('taking_turns'):
+        np.testing.assert_allclose(rank['losses'], losses, rtol=TOLERANCE)
+        assert_same_weights(rank['weights'], weights)
 
 
 def test_what_rank_0_sets_between_two_fits_counts_for_all(show, plain, keras):

@@ -119,6 +119,19 @@ def generator(rank):
     return {'history': history, 'later': later.history, 'weights': model.get_weights()}
 
 
+def taking_turns(rank):
+    """Two models in one scope, of which each has a table that the other's step knows nothing of."""
+    with rank.strategy:
+        models = [recipes.model(rank.keras) for _ in range(2)]
+        for model in models:
+            model.compile(recipes.optimizer(rank.keras), 'mse', metrics=['mae'])
+    for model in models:
+        model.set_weights(cases.start_weights(model))
+    histories = [rank.fit(model, epochs=1) for _ in range(2) for model in models]
+    weights = [weight for model in models for weight in model.get_weights()]
+    return {'losses': [history['loss'] for history in histories], 'weights': weights}
+
+
 def set_between(rank):
     """What rank 0 sets between two calls of `fit` is what all go on with."""
     model = rank.started()
