@@ -15,8 +15,8 @@ RANKS = recipes.RANKS
 TOLERANCE = 1e-5
 CASES = (
     'shortest:everywhere', 'shortest:on_rank_0', 'explicit', 'generator', 'taking_turns',
-    'set_between', 'not_a_number', 'one_stops', 'chief_validates', 'different', 'normalized', 'stateful',
-    'printed', 'wrapped', 'asynchronous',
+    'set_between', 'not_a_number', 'one_stops', 'chief_validates', 'different', 'normalized',
+    'stateful', 'printed', 'wrapped', 'asynchronous',
 )  # fmt: skip
 
 
