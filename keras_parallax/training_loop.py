@@ -20,6 +20,7 @@ from keras_parallax.callbacks import (
 )
 from keras_parallax.compat import horovod_callbacks, tf
 from keras_parallax.errors import MetricMismatchError
+from keras_parallax.optimizer import is_wrapped, step_of
 from keras_parallax.scope import scope_of
 
 
@@ -102,7 +103,10 @@ def _with_step(original):
 
     @functools.wraps(original)
     def method(model, *arguments, **named):
-        if _is_ours(model) and getattr(model, 'total_loss', None) is not None:
+        if (
+            is_wrapped(getattr(model, 'optimizer', None))
+            and getattr(model, 'total_loss', None) is not None
+        ):
             model._make_train_function()
         return original(model, *arguments, **named)
 
@@ -148,13 +152,11 @@ def _scope_of_model(model):
     return scope_of(tf.get_default_graph() if loss is None else loss.graph)
 
 
-def _is_ours(model):
-    return hasattr(getattr(model, 'optimizer', None), '_parallax_settings')
-
-
 def _is_of_several(model):
     """Whether a model is one of a strategy in a job of several ranks."""
-    graph_scope = _scope_of_model(model) if _is_ours(model) else None
+    if not is_wrapped(getattr(model, 'optimizer', None)):
+        return False
+    graph_scope = _scope_of_model(model)
     return graph_scope is not None and graph_scope.job.size > 1
 
 
@@ -183,21 +185,14 @@ class BeforeCallbacks(tf.keras.callbacks.Callback):
         self._callbacks, self._initial_epoch = callbacks, initial_epoch
         self.step = self.callbacks_of = None
         self.ends_epochs, self.bars, self.has_ended = False, [], False
-        self._trained, self._begun, self._warned = 0, False, False
+        self._trained, self._warned = 0, False
 
     def on_train_begin(self, logs=None):
         """Compares what the ranks are about to do, and gives all the values of one."""
-        self.step, self._begun = None, False
-        self._begin()
-
-    def _begin(self):
-        step = self.model.optimizer._parallax_step
-        if step is None:
-            return  # A model that is built with its first batch.
-        self._begun = True
-        if not step.acts_in_fit:
+        step = step_of(self.model)
+        self.step = step if step.acts_in_fit else None
+        if self.step is None:
             return
-        self.step = step
         with step.call('the start of fit'):
             self._compare(step)
 
@@ -248,8 +243,6 @@ class BeforeCallbacks(tf.keras.callbacks.Callback):
     def on_batch_end(self, batch, logs=None):
         """Counts the batch's samples, as Keras does for its own averages."""
         self._trained += (logs or {}).get('size', 0)
-        if not self._begun:
-            self._begin()
 
     def on_epoch_end(self, epoch, logs=None):
         """Averages the epoch's metrics over the ranks."""
