@@ -1,6 +1,7 @@
 """`Model.compile` in a strategy's scope, and models that train although they are not of one."""
 
 import functools
+import sys
 import warnings
 
 from keras_parallax import job
@@ -118,6 +119,47 @@ def _before_training(model):
         '`with strategy:`.' % told,
         stacklevel=3,
     )
+
+
+def get_gradients_of(original):
+    """An `Optimizer.get_gradients` that refuses to train alone in a step of the script's own.
+
+    Args:
+        original: that of a Keras package's base class, which its optimizers call in `get_updates`.
+    """
+
+    @functools.wraps(original)
+    def get_gradients(optimizer, loss, params):
+        graph_scope = scope_of(tf.get_default_graph())
+        if graph_scope is not None and graph_scope.must_exchange and _is_own_step(optimizer):
+            raise ScopeError(
+                'The updates of an optimizer of class %s are built that is no ParallaxOptimizer, '
+                'so that each rank would train alone; build them with '
+                'kp.ParallaxOptimizer(optimizer).get_updates(loss, params) inside `with strategy:`.'
+                % type(optimizer).__name__
+            )
+        return original(optimizer, loss, params)
+
+    return get_gradients
+
+
+def _is_own_step(optimizer):
+    """Whether the caller's caller builds the updates of an optimizer that nobody looks after.
+
+    A callback may ask for gradients just to look at them.
+    """
+    frame = sys._getframe(2)
+    if is_horovods(optimizer) or frame.f_code.co_name != 'get_updates':
+        return False
+    while frame is not None:
+        name, found = frame.f_code.co_name, frame.f_locals
+        # For a model of Keras `_before_training` decides; an optimizer of ours may hold others.
+        if name == 'make_train_function' or (
+            name == 'get_updates' and is_wrapped(found.get('self'))
+        ):
+            return False
+        frame = frame.f_back
+    return True
 
 
 class _TrainFunction:

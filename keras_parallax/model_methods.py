@@ -47,6 +47,8 @@ def _install():
             network.load_weights = _routed(network.load_weights, _load_weights)
             model.compile = compiling.compile_of(model.compile)
             model._make_train_function = compiling.train_function_of(model._make_train_function)
+            base = package.module.optimizers.Optimizer
+            base.get_gradients = compiling.get_gradients_of(base.get_gradients)
             package.layer.add_weight = scope.recording(package)
             training_loop.install(package)
 

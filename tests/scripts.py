@@ -22,6 +22,7 @@ class Run(NamedTuple):
         keras: the Keras package.
         scope: function that gives the context in which models are built and compiled.
         gated: function from an optimizer, or its name, to what `compile` is given.
+        wrapped: function from an optimizer to one whose updates the script builds itself.
         rank, ranks: this process among those that share each batch.
         folder: where files go.
     """
@@ -29,6 +30,7 @@ class Run(NamedTuple):
     keras: Any
     scope: Callable[[], Any] = contextlib.ExitStack
     gated: Callable[[Any], Any] = lambda optimizer: optimizer
+    wrapped: Callable[[Any], Any] = lambda optimizer: optimizer
     rank: int = 0
     ranks: int = 1
     folder: str = ''
@@ -39,7 +41,11 @@ class Run(NamedTuple):
         words = cases.skewed_ids(random, (SAMPLES, LENGTH), WORDS)
         classes = random.randint(0, 2, (SAMPLES, 1))
         parts = [
-            cases.share([words[first : first + BATCH], classes[first : first + BATCH]], *self[3:5])
+            cases.share(
+                [words[first : first + BATCH], classes[first : first + BATCH]],
+                self.rank,
+                self.ranks,
+            )
             for first in range(0, SAMPLES, BATCH)
         ]
         return tuple(map(np.concatenate, zip(*parts)))
@@ -217,6 +223,22 @@ def of_scikit_learn(run):
     return run.end(found.model)
 
 
+def own_step(run):
+    """A step that the script makes of an optimizer's updates itself, as for a policy's gradient."""
+    backend = run.keras.backend
+    with run.scope():
+        model = words_and_dense(run.keras)
+        wanted = backend.placeholder((None, 1))
+        loss = backend.mean(backend.square(wanted - model.output))
+        optimizer = run.wrapped(run.keras.optimizers.Adam(0.01))
+        updates = optimizer.get_updates(loss=loss, params=model.trainable_weights)
+        step = backend.function([model.input, wanted], [loss], updates=updates)
+    run.start(model)
+    for _ in range(4):
+        step(list(run.data()))
+    return run.end(model)
+
+
 # --- Models that are built late or early -------------------------------------------------------
 
 
@@ -339,6 +361,7 @@ SCRIPTS = {
         loaded,
         cloned,
         of_scikit_learn,
+        own_step,
         sequential_without_shape,
         subclassed,
         subclassed_that_predicts_first,

@@ -42,6 +42,20 @@ def compiled_after(run):
     return errors + [error_of(run.fit, model)]
 
 
+def own_step_not_wrapped(run):
+    """What is raised for a step that is made of another optimizer's updates."""
+
+    def step():
+        scripts.own_step(run._replace(wrapped=lambda optimizer: optimizer))
+
+    with run.scope():
+        model = scripts.words_and_dense(run.keras)
+        model.compile('sgd', 'mse')
+        # Who asks for gradients alone, gets them.
+        run.keras.optimizers.SGD().get_gradients(model.total_loss, model.trainable_weights)
+    return [error_of(step)]
+
+
 def loaded_after(run):
     """What a model predicts that is loaded after the scope, of which the file has slots."""
     keras, path = run.keras, os.path.join(run.folder, 'loaded_after_%d.h5' % run.rank)
@@ -125,7 +139,14 @@ def main(folder, package, names):
             else:
                 keras.backend.clear_session()
                 scope = kp.ParallaxStrategy
-            run = scripts.Run(keras, scope, rank=strategy.rank, ranks=strategy.size, folder=folder)
+            run = scripts.Run(
+                keras,
+                scope,
+                wrapped=kp.ParallaxOptimizer,
+                rank=strategy.rank,
+                ranks=strategy.size,
+                folder=folder,
+            )
             try:
                 np.savez(path, *(scripts.SCRIPTS.get(name) or globals()[name])(run))
             except Exception:

@@ -10,8 +10,11 @@ import sys
 import keras
 import numpy as np
 
-import keras_parallax as kp
-from keras_parallax import door
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir))
+from raised import error_of  # noqa: E402
+
+import keras_parallax as kp  # noqa: E402
+from keras_parallax import door  # noqa: E402
 
 ROWS, LENGTH = 50, 3
 
@@ -29,6 +32,23 @@ def build(servers):
     return strategy, model
 
 
+def outside(strategy, model, x):
+    """Prints what is raised for models that are compiled outside of the scope."""
+    y = np.ones((8, 1))
+    model.train_on_batch(x, y)
+    for optimizer in ('sgd', model.optimizer):
+        model.compile(optimizer, 'mse')
+        print('OUTSIDE', error_of(model.train_on_batch, x, y), flush=True)
+    print('OUTSIDE', error_of(kp.ParallaxOptimizer, 'sgd'), flush=True)
+    with strategy:
+        fresh = keras.models.clone_model(model)
+    fresh.compile('sgd', 'mse')
+    print('OUTSIDE', error_of(fresh.train_on_batch, x, y), flush=True)
+    with strategy:
+        model.compile('sgd', 'mse')
+    assert np.isfinite(model.train_on_batch(x, y))
+
+
 def main(way, addresses, pid):
     if way == 'differ':
         addresses = addresses if os.environ.get('HOROVOD_RANK') == '0' else addresses[::-1]
@@ -37,6 +57,9 @@ def main(way, addresses, pid):
     strategy, model = build(addresses)
     x = np.arange(8 * LENGTH).reshape(8, LENGTH) % ROWS
     model.set_weights([np.full_like(weight, 0.5) for weight in model.get_weights()])
+    if way == 'outside':
+        outside(strategy, model, x)
+        return
     losses = [model.train_on_batch(x, np.ones((8, 1))) for _ in range(5)]
     if way == 'end':
         if strategy.is_chief:

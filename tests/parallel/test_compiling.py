@@ -15,7 +15,14 @@ RANKS = 2
 TOLERANCE = 1e-5
 #: In the first job `keras` is imported inside the first scope; in the second it is `tf.keras`.
 PACKAGES = {'keras': 'keras', 'alias': 'tf.keras'}
-OTHERS = ['compiled_after', 'loaded_after', 'of_horovod', 'cleared_inside', 'never_entered']
+OTHERS = [
+    'compiled_after',
+    'own_step_not_wrapped',
+    'loaded_after',
+    'of_horovod',
+    'cleared_inside',
+    'never_entered',
+]
 OUTSIDE = (
     'ScopeError: model.compile() ran outside the scope of its ParallaxStrategy; build and compile '
     'the model inside `with strategy:`.'
@@ -64,7 +71,7 @@ def plain(package, tmpdir):
         is_native = isinstance(optimizer, tf.train.Optimizer)
         return reference.gated(optimizer if is_native else keras.optimizers.get(optimizer))
 
-    yield scripts.Run(keras, gated=gated, folder=str(tmpdir))
+    yield scripts.Run(keras, gated=gated, wrapped=gated, folder=str(tmpdir))
     keras.backend.clear_session()
 
 
@@ -81,6 +88,11 @@ def test_a_script_with_no_line_of_ours_but_the_scope_equals_plain_keras(results,
 def test_a_model_of_the_scope_that_is_compiled_after_it_is_refused_before_its_first_step(results):
     for errors in results('compiled_after'):
         assert list(map(str, errors)) == 7 * [OUTSIDE]
+
+
+def test_updates_of_an_optimizer_that_is_not_wrapped_are_refused_where_they_are_built(results):
+    for (error,) in results('own_step_not_wrapped'):
+        assert str(error).startswith('ScopeError: ') and 'kp.ParallaxOptimizer(' in str(error)
 
 
 def test_a_model_that_is_loaded_after_the_scope_predicts(results):

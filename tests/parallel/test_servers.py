@@ -55,6 +55,14 @@ def test_servers_end_when_their_job_is_gone_or_wait_for_the_next_which_starts_af
     assert numbers[0] == pytest.approx(numbers[1], rel=1e-5)
 
 
+def test_one_worker_with_a_server_is_refused_what_it_compiles_outside_the_scope(tmp_path):
+    with Server(free_port(), tmp_path) as server:
+        outcome = train(0, 'outside', server.address)
+    assert outcome.code == 0, outcome.output
+    told = re.findall('^OUTSIDE ScopeError: .* outside the scope of', outcome.output, re.MULTILINE)
+    assert len(told) == 4, outcome.output
+
+
 def test_a_job_whose_server_is_killed_ends_and_names_it(tmp_path):
     with Server(free_port(), tmp_path) as server:
         outcome = train(2, 'kill', server.address, pid=server.process.pid)
