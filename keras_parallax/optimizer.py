@@ -7,7 +7,7 @@ from keras_parallax import compat, fused_updates
 from keras_parallax.compat import hvd, tf
 from keras_parallax.errors import ParallaxError, PlanError, ScopeError
 from keras_parallax.exchange import MEAN, SUM
-from keras_parallax.scope import scope_of
+from keras_parallax.scope import require_graph, scope_of
 from keras_parallax.settings import Settings
 from keras_parallax.train_step import TrainStep
 from keras_parallax.updates import EXACT, LAZY
@@ -119,6 +119,9 @@ def ParallaxOptimizer(  # noqa: N802 - named as Horovod names its DistributedOpt
 ):
     """Wraps an optimizer so that `model.compile` trains data-parallel and sparsity-aware.
 
+    In a strategy's scope `model.compile` does so itself; this is for what the arguments below say,
+    for training without a strategy, and for steps that a script makes of `get_updates` itself.
+
     Gradients of dense variables are averaged by Horovod's allreduce. Gradients of sparse variables
     stay rows: under a `ParallaxStrategy` of several ranks they go to the owners of the table's
     shards; without a strategy every rank holds the table and the rows are gathered.
@@ -149,21 +152,24 @@ def ParallaxOptimizer(  # noqa: N802 - named as Horovod names its DistributedOpt
     Raises:
         ValueError: an argument is none of the above, or the optimizer's `get_updates` was replaced
             on the object.
-        ScopeError: made outside `with strategy:` although the graph belongs to a strategy that
-            has servers.
+        PlanError: the optimizer is a `DistributedOptimizer` of Horovod.
+        ScopeError: made outside `with strategy:` although the graph belongs to a strategy of
+            several ranks or with dedicated servers, or under eager execution.
 
     Example:
         ```python
         >>> import keras, keras_parallax as kp
         >>> with kp.ParallaxStrategy() as strategy:
         ...     model = keras.models.Sequential([keras.layers.Embedding(100, 4, input_length=1)])
-        ...     model.compile(kp.ParallaxOptimizer(keras.optimizers.Adagrad(lr=0.2)), 'mse')
+        ...     adam = keras.optimizers.Adam(lr=0.01)
+        ...     model.compile(kp.ParallaxOptimizer(adam, sparse_update='lazy'), 'mse')
         ```
     """
     _require_one_of('sparse_update', sparse_update, (EXACT, LAZY))
     _require_one_of('sparse_reduction', sparse_reduction, (MEAN, SUM))
     _require_compression('compression', compression)
     _require_compression('pull_compression', pull_compression)
+    require_graph()
     scope = scope_of(tf.get_default_graph())
     optimizer = _as_keras_optimizer(optimizer, keras, scope)
     if is_wrapped(optimizer):
@@ -265,8 +271,8 @@ def step_of(model):
     step = getattr(getattr(model, 'optimizer', None), '_parallax_step', None)
     if step is None:
         raise ParallaxError(
-            'The model has no training step of ours yet: compile it with a ParallaxOptimizer, and '
-            'use the callback in fit.'
+            'The model has no training step of ours yet: compile it inside `with strategy:`, or '
+            'with a ParallaxOptimizer, and use the callback in fit.'
         )
     return step
 

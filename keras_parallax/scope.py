@@ -319,6 +319,19 @@ def attach(graph, job, server, servers):
     return found
 
 
+def require_graph():
+    """Refuses eager execution, in which Keras builds no training step.
+
+    Raises:
+        ScopeError: TensorFlow executes eagerly.
+    """
+    if tf.executing_eagerly():
+        raise ScopeError(
+            'TensorFlow executes eagerly, so that Keras builds no training step whose gradients '
+            'could be exchanged; leave tf.enable_eager_execution() out.'
+        )
+
+
 def compiled_outside():
     """The `ScopeError` about a model that is not of a strategy, where it must be."""
     return ScopeError(

@@ -18,7 +18,8 @@ _open_strategy = None
 class ParallaxStrategy:
     """Data-parallel training in which each variable takes the cheaper road.
 
-    Build and compile a model inside the scope; everything else is plain Keras. Under
+    Build and compile a model inside the scope; everything else is plain Keras. There `compile`
+    wraps the optimizer as `ParallaxOptimizer(optimizer)`, unless it is wrapped already. Under
     `horovodrun` with several workers each starts a TensorFlow server, on which its shards of
     the sparse variables live. With one worker there is no server and no open port.
 
@@ -59,8 +60,9 @@ class ParallaxStrategy:
 
     Raises:
         PlanError: the arguments do not go together, or are none of the above.
-        ScopeError: a strategy's scope is entered inside another's, or the job has another
-            `step_timeout` already.
+        ScopeError: a strategy's scope is entered inside another's or under eager execution, or the
+            job has another `step_timeout` already; a model is compiled in the scope but on another
+            graph, or after it and trained: with several ranks or dedicated servers.
         ParallaxError: the job's servers cannot be started.
         ServerLostError: a dedicated server is not there, or serves another job.
 
@@ -69,7 +71,7 @@ class ParallaxStrategy:
         >>> import keras, keras_parallax as kp
         >>> with kp.ParallaxStrategy() as strategy:
         ...     model = keras.models.Sequential([keras.layers.Embedding(100, 4, input_length=1)])
-        ...     model.compile(kp.ParallaxOptimizer('adagrad'), 'mse')
+        ...     model.compile('adagrad', 'mse')
         >>> strategy.plan(model)['embedding_1/embeddings'].kind
         'sparse'
         ```
@@ -143,6 +145,7 @@ class ParallaxStrategy:
                 'A ParallaxStrategy is open already; leave its scope before entering another, or '
                 'build both models in one scope.'
             )
+        scope.require_graph()
         graph = tf.get_default_graph()
         graph_scope = scope.attach(graph, self._job, self._server, self._servers)
         graph_scope.hand_session_to_keras()
@@ -194,6 +197,7 @@ class ParallaxStrategy:
             0
             ```
         """
+        _require_built(model)
         with self._job.call('strategy.resume'):
             return resuming.resume(model, path, show_progress=show_progress)
 
@@ -209,9 +213,11 @@ class ParallaxStrategy:
             followed, with the densities that were measured in the first steps.
 
         Raises:
-            ScopeError: the model is not compiled, or was compiled outside the scope.
+            ScopeError: the model is not compiled, was compiled outside the scope, or gets its
+                weights with its first batch and has had none.
             PlanError: an override cannot be followed.
         """
+        _require_built(model)
         loss = getattr(model, 'total_loss', None)
         graph_scope = scope.scope_of(loss.graph) if loss is not None else None
         if graph_scope is None or graph_scope.strategy_of(loss) is not self:
@@ -265,3 +271,11 @@ class ParallaxStrategy:
             for variable, planned in zip(model._collected_trainable_weights, plan.variables)
             if planned.kind == 'sparse'
         }
+
+
+def _require_built(model):
+    if getattr(model, 'optimizer', None) is not None and not model.built:
+        raise ScopeError(
+            'The model gets its weights with its first batch; give its first layer an input_shape, '
+            'or train it on a batch first.'
+        )

@@ -15,10 +15,10 @@ import numpy as np
 import tensorflow as tf
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir))
+import user_scripts  # noqa: E402
 from raised import error_of  # noqa: E402
 
 import keras_parallax as kp  # noqa: E402
-import scripts  # noqa: E402
 
 # --- What is refused, or warned about ----------------------------------------------------------
 
@@ -28,7 +28,7 @@ def compiled_after(run):
     errors = []
     for optimizer in ('sgd', run.keras.optimizers.Adam(), tf.train.AdagradOptimizer(0.1)):
         with run.scope():
-            model = scripts.words_and_dense(run.keras)
+            model = user_scripts.words_and_dense(run.keras)
         model.compile(optimizer, 'mse')
         before = model.get_weights()
         errors += [error_of(run.fit, model), error_of(model.train_on_batch, *run.data())]
@@ -46,10 +46,10 @@ def own_step_not_wrapped(run):
     """What is raised for a step that is made of another optimizer's updates."""
 
     def step():
-        scripts.own_step(run._replace(wrapped=lambda optimizer: optimizer))
+        user_scripts.own_step(run._replace(wrapped=lambda optimizer: optimizer))
 
     with run.scope():
-        model = scripts.words_and_dense(run.keras)
+        model = user_scripts.words_and_dense(run.keras)
         model.compile('sgd', 'mse')
         # Who asks for gradients alone, gets them.
         run.keras.optimizers.SGD().get_gradients(model.total_loss, model.trainable_weights)
@@ -60,7 +60,7 @@ def loaded_after(run):
     """What a model predicts that is loaded after the scope, of which the file has slots."""
     keras, path = run.keras, os.path.join(run.folder, 'loaded_after_%d.h5' % run.rank)
     with run.scope():
-        model = scripts.words_and_dense(keras)
+        model = user_scripts.words_and_dense(keras)
         model.compile('adagrad', 'mse')
     run.fit(model)
     model.save(path)
@@ -81,7 +81,7 @@ def of_horovod(run):
         wrap = horovod.keras.DistributedOptimizer
     errors = []
     with run.scope():
-        model = scripts.words_and_dense(run.keras)
+        model = user_scripts.words_and_dense(run.keras)
         native = hvd.DistributedOptimizer(tf.train.AdagradOptimizer(0.1))
         for optimizer in (wrap(sgd()), native):
             errors.append(error_of(kp.ParallaxOptimizer, optimizer))
@@ -94,7 +94,7 @@ def cleared_inside(run):
     """What is raised when the scope's graph is no longer the default one."""
     with run.scope():
         run.keras.backend.clear_session()
-        model = scripts.words_and_dense(run.keras)
+        model = user_scripts.words_and_dense(run.keras)
         return [error_of(model.compile, 'sgd', 'mse')]
 
 
@@ -110,14 +110,14 @@ def warned(function, *arguments):
 def never_entered(run):
     """What is warned about training outside of all scopes, and its weights."""
     kp.ParallaxStrategy()
-    model = scripts.words_and_dense(run.keras)
+    model = user_scripts.words_and_dense(run.keras)
     model.compile('sgd', 'mse')
     texts = warned(model.train_on_batch, *run.data()) + warned(run.fit, model)
-    model = scripts.words_and_dense(run.keras)
+    model = user_scripts.words_and_dense(run.keras)
     model.compile(kp.ParallaxOptimizer(run.keras.optimizers.Adagrad()), 'mse')
     texts += warned(run.fit, model) + warned(run.fit, model)
     with run.scope():
-        model = scripts.words_and_dense(run.keras)
+        model = user_scripts.words_and_dense(run.keras)
         model.compile('sgd', 'mse')
     return texts + warned(run.fit, model)
 
@@ -139,7 +139,7 @@ def main(folder, package, names):
             else:
                 keras.backend.clear_session()
                 scope = kp.ParallaxStrategy
-            run = scripts.Run(
+            run = user_scripts.Run(
                 keras,
                 scope,
                 wrapped=kp.ParallaxOptimizer,
@@ -148,7 +148,7 @@ def main(folder, package, names):
                 folder=folder,
             )
             try:
-                np.savez(path, *(scripts.SCRIPTS.get(name) or globals()[name])(run))
+                np.savez(path, *(user_scripts.SCRIPTS.get(name) or globals()[name])(run))
             except Exception:
                 with open(path + '.error', 'w') as file:
                     file.write(traceback.format_exc())

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import reference
 import tensorflow as tf
-
-import scripts
+import user_scripts
 
 RANKS = 2
 TOLERANCE = 1e-5
@@ -38,7 +37,7 @@ def package(request):
 def job(package, tmpdir_factory):
     """The `Outcome` of a job and its folder: all scripts, one after the other."""
     folder = str(tmpdir_factory.mktemp('compiling'))
-    names = list(scripts.SCRIPTS) + OTHERS
+    names = list(user_scripts.SCRIPTS) + OTHERS
     outcome = launch.run(RANKS, 'parallel/compiling_worker.py', folder, package, *names, limit=300)
     return outcome, folder
 
@@ -71,13 +70,13 @@ def plain(package, tmpdir):
         is_native = isinstance(optimizer, tf.train.Optimizer)
         return reference.gated(optimizer if is_native else keras.optimizers.get(optimizer))
 
-    yield scripts.Run(keras, gated=gated, wrapped=gated, folder=str(tmpdir))
+    yield user_scripts.Run(keras, gated=gated, wrapped=gated, folder=str(tmpdir))
     keras.backend.clear_session()
 
 
-@pytest.mark.parametrize('name', scripts.SCRIPTS)
+@pytest.mark.parametrize('name', user_scripts.SCRIPTS)
 def test_a_script_with_no_line_of_ours_but_the_scope_equals_plain_keras(results, plain, name):
-    expected = scripts.SCRIPTS[name](plain)
+    expected = user_scripts.SCRIPTS[name](plain)
     for of_rank in results(name):
         assert len(of_rank) == len(expected)
         for found, wanted in zip(of_rank, expected):
