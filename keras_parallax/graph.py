@@ -136,7 +136,7 @@ def reads(variable, among=None):
 
 
 #: How a tensor gets into a loop or a branch.
-_ENTRANCES = {'Enter', 'RefEnter', 'Switch', 'RefSwitch'}
+ENTRANCES = {'Enter', 'RefEnter', 'Switch', 'RefSwitch'}
 
 
 def _readers_of_storage(variable):
@@ -144,7 +144,7 @@ def _readers_of_storage(variable):
     found, pending = [], [compat.storage(variable)]
     while pending:
         for operation in pending.pop().consumers():
-            if operation.type in _ENTRANCES:
+            if operation.type in ENTRANCES:
                 pending.extend(operation.outputs)
             else:
                 found.append(operation)

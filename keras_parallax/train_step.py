@@ -10,6 +10,7 @@ from keras_parallax import (
     compat,
     exchange,
     filling,
+    formulas,
     graph,
     host,
     replicas,
@@ -66,6 +67,8 @@ class TrainStep:
         self.asked = self.request = strategy.request if strategy else Request()
         self._timing = strategy.timing if strategy and self._servers else asynchronous.Timing()
         self._first_tokens = self._gather = None
+        # The formula does not change with the plan.
+        self._reach_of = functools.lru_cache(None)(functools.partial(formulas.reach_of, optimizer))
         # Operations of broadcasts and averages that have been built, for the next time.
         self._collectives = {}
         #: Number of epochs that `fit` has trained.
@@ -141,6 +144,7 @@ class TrainStep:
             request,
             self._scope.cluster if self._scope else None,
             self._settings.halved,
+            self._reach_of,
         )
 
     @property

@@ -7,6 +7,7 @@ both import this module, so a case is a function of the Keras package (`keras` o
 from typing import Any, Callable, Dict, NamedTuple
 
 import numpy as np
+import own_optimizers
 import tensorflow as tf
 
 ROWS, WIDTH, LENGTH = 23, 4, 5
@@ -653,6 +654,24 @@ def _engine_cases():
     return found
 
 
+def _own_cases():
+    """Optimizers as users write them, whose formulas look at more than an entry at a time."""
+    own = dict(own_optimizers.OWN_GRADIENTS, **own_optimizers.OWN_FORMULAS)
+    found = {
+        'own_' + name: Case(embed_and_sum(), optimizer, ids_and_targets)
+        for name, optimizer in own.items()
+    }
+    for name in ('layerwise', 'layerwise_adam', 'centralized', 'entrywise'):
+        found['own_ps_' + name] = found['own_' + name]._replace(strategy={'architecture': 'ps'})
+    found['own_many_entrywise'] = found['own_entrywise']._replace(strategy={'partitions': 5})
+    found['own_many_factored'] = found['own_factored']._replace(strategy={'partitions': 5})
+    found['own_search_entrywise'] = found['own_entrywise']._replace(
+        strategy={'partitions': 'search'}
+    )
+    return found
+
+
+OWN_CASES = _own_cases()
 STRATEGIES = _strategies()
 MATRIX_OPTIMIZERS = ('sgd', 'momentum', 'adagrad', 'adam')
 #: Every architecture, number of partitions and optimizer, for jobs of several ranks.
@@ -667,7 +686,9 @@ ENGINE_CASES = _engine_cases()
 
 def find(name):
     """The case called `name`."""
-    return next(found[name] for found in (CASES, MATRIX_CASES, ENGINE_CASES) if name in found)
+    return next(
+        found[name] for found in (CASES, MATRIX_CASES, ENGINE_CASES, OWN_CASES) if name in found
+    )
 
 
 def keras_module(package):

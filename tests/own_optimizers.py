@@ -306,6 +306,38 @@ def by_number_of_entries(keras):
     return Sized()
 
 
+def entrywise(keras):
+    """AdaBound, by and large: Adam, whose rate for each entry is kept between bounds."""
+    backend = keras.backend
+
+    class Bounded(keras.optimizers.Optimizer):
+        def __init__(self, lr=0.01, **kwargs):
+            super().__init__(**kwargs)
+            self.lr = backend.variable(lr)
+            self.iterations = backend.variable(0, dtype='int64', name='iterations')
+
+        def get_updates(self, loss, params):
+            gradients = self.get_gradients(loss, params)
+            number = backend.cast(self.iterations, 'float32') + 1
+            self.updates = [backend.update_add(self.iterations, 1)]
+            low, high = 0.02 * (1 - 1 / (number + 1)), 0.02 * (1 + 1 / number)
+            means = [backend.zeros(backend.int_shape(p)) for p in params]
+            squares = [backend.zeros(backend.int_shape(p)) for p in params]
+            self.weights = [self.iterations]
+            for p, g, m, v in zip(params, gradients, means, squares):
+                g = tf.convert_to_tensor(g)
+                mean, square = 0.9 * m + 0.1 * g, 0.99 * v + 0.01 * backend.square(g)
+                rate = backend.minimum(
+                    backend.maximum(self.lr / (backend.sqrt(square) + 1e-6), low), high
+                )
+                self.updates += [backend.update(m, mean), backend.update(v, square)]
+                self.updates.append(backend.update(p, p - rate * mean))
+                self.weights += [m, v]
+            return self.updates
+
+    return Bounded()
+
+
 #: What is asked of every other value: gradients.
 OWN_GRADIENTS = {
     'centralized': centralized,
@@ -319,6 +351,7 @@ OWN_GRADIENTS = {
 }
 #: Formulas that look at more than an entry.
 OWN_FORMULAS = {
+    'entrywise': entrywise,
     'layerwise': layerwise,
     'layerwise_adam': layerwise_adam,
     'factored': factored,

@@ -54,12 +54,14 @@ def main(package, folder, names):
             losses = np.mean(job.start().gather(losses), 0) if strategy.size > 1 else losses
             if strategy.rank == 0:
                 weights = model.get_weights()
-                kinds = [variable.kind for variable in strategy.plan(model).variables]
+                planned = strategy.plan(model).variables
+                kinds = [variable.kind for variable in planned]
                 np.savez(
                     os.path.join(folder, name + '.npz'),
                     *weights,
                     losses=losses,
                     kinds=kinds,
+                    shards=[len(variable.shards) for variable in planned],
                     devices=sorted(devices_of_shards(model)),
                 )
         except Exception:

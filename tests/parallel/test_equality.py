@@ -37,6 +37,12 @@ MATRIX_RUNS = [
 ]
 #: Of what else the engine does there are several cases each, one after the other: one for each job.
 ENGINE_RUNS = [ENGINE_JOBS[number % 4] + (name,) for number, name in enumerate(cases.ENGINE_CASES)]
+#: Optimizers of users: each with two and with three ranks, and with both packages.
+OWN_RUNS = [
+    (ranks, PACKAGES[(number + ranks) % 2], name)
+    for number, name in enumerate(cases.OWN_CASES)
+    for ranks in (2, 3)
+]
 
 
 @pytest.fixture(scope='module')
@@ -49,7 +55,7 @@ def job(tmp_path_factory):
             folder = str(tmp_path_factory.mktemp('equality'))
             names = [
                 name
-                for *chosen, name in MODEL_RUNS + MATRIX_RUNS + ENGINE_RUNS
+                for *chosen, name in MODEL_RUNS + MATRIX_RUNS + ENGINE_RUNS + OWN_RUNS
                 if chosen == [ranks, package]
             ]
             outcome = launch.run(
@@ -87,6 +93,14 @@ def test_every_architecture_and_partitioning_equals_plain_keras(job, ranks, pack
     for beginning, kind in (('auto_400', 'dense'), ('auto_5', 'sparse')):
         if name.startswith(beginning):
             assert found['kinds'][0] == kind
+
+
+@pytest.mark.parametrize('ranks, package, name', OWN_RUNS)
+def test_workers_with_a_users_optimizer_equal_plain_keras(job, ranks, package, name):
+    found = compare(job, ranks, package, name)
+    shards = {'entrywise': ranks, 'many_entrywise': 5, 'layerwise': 1, 'clipped_together': 0}
+    if name[len('own_') :] in shards:
+        assert found['shards'][0] == shards[name[len('own_') :]]
 
 
 def test_every_pair_of_values_is_compared_somewhere():
