@@ -273,6 +273,26 @@ def set_control_inputs(operation, operations):
     operation._add_control_inputs(list(operations))
 
 
+def copy_operation(operation, inputs, control_inputs):
+    """Copies an operation.
+
+    Args:
+        operation: the operation.
+        inputs: the inputs of the copy, a list of tensors.
+        control_inputs: what the copy waits for.
+    """
+    with tf.control_dependencies(control_inputs), tf.device(operation.device):
+        return operation.graph.create_op(
+            operation.type,
+            inputs,
+            [output.dtype for output in operation.outputs],
+            input_types=operation._input_types,
+            name=operation.name,
+            attrs=dict(operation.node_def.attr),
+            op_def=operation.op_def,
+        )
+
+
 def operation_id(operation):
     """A number that grows with every operation added to a graph."""
     return operation._id

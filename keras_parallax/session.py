@@ -114,6 +114,9 @@ class ParallaxSession(tf.Session):
         steps = [step for step in steps if step is not None]
         if steps:
             self._scope.check_writes(callable_options.target)
+        callable_options.target[:] = self._scope.gated(
+            callable_options.target, callable_options.fetch
+        )
         # Some tensors come through the host's leader in a training step, and in nothing else: so
         # the graph stays as it is, and the step runs with other edges in their place.
         connections = itertools.chain(*[step.connections for step in steps])

@@ -127,6 +127,8 @@ class TrainStep:
         # many steps.
         self.lockstep = self.sync or any(not planned.shards for planned in plan.variables)
         self.waits = self.lockstep or self._timing.max_staleness is not None
+        if self._scope:
+            self._scope.note_gate(self._whole_step, self)
         if self._scope and (self.size > 1 or self._sharded):
             self._scope.note_train_step(self._whole_step, self)
             self._start(fills)
@@ -194,6 +196,11 @@ class TrainStep:
         """The `pull.Connection`s that hold in the step."""
         of_host = self._how.host.connections if self._how.host else []
         return self._gradients.connections + of_host
+
+    @property
+    def computed(self):
+        """An operation that has run when this rank has all gradients of the step."""
+        return self._gradients.computed
 
     def after_run(self, seconds):
         """Called after each run of the step.

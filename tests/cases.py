@@ -4,6 +4,7 @@ A case is built by the plain reference in one process and by every rank of a par
 both import this module, so a case is a function of the Keras package (`keras` or `tf.keras`) only.
 """
 
+import os
 from typing import Any, Callable, Dict, NamedTuple
 
 import numpy as np
@@ -104,6 +105,19 @@ def masked(keras):
         [
             keras.layers.Embedding(ROWS, WIDTH, mask_zero=True, input_length=LENGTH, name='table'),
             keras.layers.LSTM(3, name='recurrent'),
+            keras.layers.Dense(1, name='out'),
+        ]
+    )
+
+
+def stateful(keras):
+    """Recurrent layers that go on from the states that their samples had in the batch before."""
+    samples = 12 // int(os.environ.get('HOROVOD_SIZE', 1))
+    return keras.models.Sequential(
+        [
+            keras.layers.Embedding(ROWS, WIDTH, batch_input_shape=(samples, LENGTH), name='table'),
+            keras.layers.LSTM(4, stateful=True, return_sequences=True, name='first'),
+            keras.layers.GRU(3, stateful=True, name='second'),
             keras.layers.Dense(1, name='out'),
         ]
     )
@@ -512,6 +526,9 @@ CASES = {
         embed_and_sum(),
         batch=ids_and_targets,
         strategy={'overrides': {'table/embeddings': 'dense'}},
+    ),
+    'stateful': Case(
+        stateful, lambda keras: keras.optimizers.Adagrad(lr=0.1, epsilon=0.01), ids_and_targets
     ),
 }
 

@@ -23,7 +23,8 @@ def gated(optimizer):
 
     class Gated(cls):
         def get_gradients(self, loss, params):
-            return tf.tuple([loss] + super().get_gradients(loss, params))[1:]
+            self.computed = [loss] + super().get_gradients(loss, params)
+            return tf.tuple(self.computed)[1:]
 
         def get_updates(self, loss, params):
             updates = super().get_updates(loss=loss, params=params)
@@ -46,6 +47,31 @@ def gated(optimizer):
 
     optimizer.__class__ = Gated
     return optimizer
+
+
+def gate_updates(model):
+    """Makes what a compiled model's layers write with each batch wait for the gradients, too.
+
+    The model is only trained then: what tests and predicts runs the same operations.
+    """
+    computed = getattr(model.optimizer, 'computed', None)
+    if computed is None:
+        return
+    before = _ancestors([tensor.op for tensor in computed])
+    for operation in _ancestors([model.train_function.updates_op]) - before:
+        if operation.type.startswith('Assign'):
+            operation._add_control_inputs([tensor.op for tensor in computed])
+
+
+def _ancestors(operations):
+    found, pending = set(), list(operations)
+    while pending:
+        operation = pending.pop()
+        if operation not in found:
+            found.add(operation)
+            pending.extend(tensor.op for tensor in operation.inputs)
+            pending.extend(operation.control_inputs)
+    return found
 
 
 def _name(variable):
@@ -73,6 +99,8 @@ def _run(case, keras, steps):
     keras.backend.clear_session()
     model = case.model(keras)
     model.compile(gated(case.optimizer(keras)), case.loss)
+    model._make_train_function()
+    gate_updates(model)
     start = cases.start_weights(model)
     model.set_weights(start)
     losses = [

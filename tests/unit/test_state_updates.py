@@ -1,0 +1,79 @@
+"""What layers write in a training step waits for the gradients, and in no other function."""
+
+import cases
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import keras_parallax as kp
+from keras_parallax import compat, graph, state_updates
+
+
+@pytest.fixture(params=['keras', 'tf.keras'])
+def keras(request):
+    return cases.keras_module(request.param)
+
+
+def test_a_write_is_copied_with_what_reads_it_and_the_copy_waits():
+    with tf.Graph().as_default():
+        state, loss = tf.Variable(1.0), tf.placeholder(tf.float32, [])
+        write = tf.assign(state, loss + 1)
+        read = tf.identity(write)
+        computed, step = tf.no_op('computed'), tf.no_op('step')
+        target = state_updates.gated(tf.group(read, step), [loss], [step], [computed])
+        run = graph.ancestors([target])
+        writes = [operation for operation in run if operation.type == 'Assign']
+        assert len(writes) == 1 and computed in writes[0].control_inputs
+        assert writes[0] is not write.op and read.op not in run and step in run
+        assert computed not in graph.ancestors([read])
+        with tf.Session() as session:
+            session.run(state.initializer)
+            session.run(target, {loss: 4.0})
+            assert session.run(state) == 5.0
+
+
+def test_what_a_fetch_needs_is_run_once():
+    with tf.Graph().as_default():
+        count = tf.Variable(0.0)
+        counted, step = tf.assign_add(count, 1.0), tf.no_op('step')
+        target = tf.group(counted, step)
+        assert state_updates.gated(target, [counted * 2], [step], [tf.no_op()]) is target
+
+
+def normalized(keras):
+    return keras.models.Sequential(
+        [
+            keras.layers.Embedding(cases.ROWS, 4, batch_input_shape=(6, cases.LENGTH)),
+            keras.layers.BatchNormalization(name='normal'),
+            keras.layers.LSTM(3, stateful=True, name='memory'),
+            keras.layers.Dense(1),
+        ]
+    )
+
+
+def test_states_and_moving_averages_are_written_once_each_step_after_the_gradients(keras):
+    keras.backend.clear_session()
+    with kp.ParallaxStrategy() as strategy:
+        model = normalized(keras)
+        model.compile(
+            kp.ParallaxOptimizer('sgd', keras='keras' if keras.__name__ == 'keras' else 'tf.keras'),
+            'mse',
+        )
+    assert strategy.size == 1
+    random = np.random.RandomState(1)
+    batches = [cases.ids_and_targets(random, 6) for _ in range(3)]
+    for ids, targets in batches:
+        model.predict(ids, batch_size=6)
+        model.train_on_batch(ids, targets)
+        model.test_on_batch(ids, targets)
+    scope = kp.scope.scope_of(model.total_loss.graph)
+    function = model.train_function
+    (name,) = scope.gated([function.updates_op.name], [tensor.name for tensor in function.outputs])
+    run = graph.ancestors([scope.graph.get_operation_by_name(name)])
+    computed = model.optimizer._parallax_step.computed
+    states = model.get_layer('memory').states + model.get_layer('normal').weights[2:]
+    for state in states:
+        storage = compat.storage(state)
+        writes = [op for op in storage.consumers() if op in run and compat.writes_to(op, storage)]
+        assert writes, state
+        assert all(computed in graph.ancestors([write]) for write in writes), state
