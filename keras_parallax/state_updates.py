@@ -46,12 +46,15 @@ def gated(target, fetches, own, computed):
     # What the loss and metrics need is run for them, whatever else runs.
     needed = graph.ancestors([*fetches, *own])
     others = graph.ancestors([leaf for leaf in leaves if leaf not in own], leaves=needed)
-    written = {operation for operation in others if operation.type in graph.WRITES}
     waiting = set()
-    for operation in written:
-        waiting |= graph.descendants(operation, among=others)
-    # Copies in a loop or a branch would not be in it.
-    if not waiting or any(map(compat.is_in_control_flow, waiting)):
+    for operation in others:
+        if operation.type in graph.WRITES:
+            after = graph.descendants(operation, among=others)
+            # A copy would not be in the branch that its original is in. Moving averages are (TF
+            # 1.11), which no gradient is computed from.
+            if not any(map(compat.is_in_control_flow, after)):
+                waiting |= after
+    if not waiting:
         return target
     copies = {}
     with tf.name_scope(None), tf.control_dependencies(None):

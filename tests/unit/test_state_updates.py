@@ -51,7 +51,7 @@ def normalized(keras):
     )
 
 
-def test_states_and_moving_averages_are_written_once_each_step_after_the_gradients(keras):
+def test_states_and_moving_averages_are_written_after_the_gradients(keras):
     keras.backend.clear_session()
     with kp.ParallaxStrategy() as strategy:
         model = normalized(keras)
@@ -71,7 +71,10 @@ def test_states_and_moving_averages_are_written_once_each_step_after_the_gradien
     (name,) = scope.gated([function.updates_op.name], [tensor.name for tensor in function.outputs])
     run = graph.ancestors([scope.graph.get_operation_by_name(name)])
     computed = model.optimizer._parallax_step.computed
-    states = model.get_layer('memory').states + model.get_layer('normal').weights[2:]
+    states = model.get_layer('memory').states
+    if keras.__name__ == 'keras':
+        # Those of tf.keras are written in a branch.
+        states = states + model.get_layer('normal').weights[2:]
     for state in states:
         storage = compat.storage(state)
         writes = [op for op in storage.consumers() if op in run and compat.writes_to(op, storage)]
