@@ -23,6 +23,7 @@ def expected_losses():
 @pytest.mark.parametrize('optimizer', ['keras', 'tensorflow', 'counting'])
 def test_no_rank_pulls_rows_that_their_owner_has_yet_to_update(optimizer):
     outcome = launch.run(2, 'parallel/barrier_worker.py', optimizer, limit=120)
+    assert outcome.code == 0, outcome.output
     found = re.findall(r'LOSSES (\d) (\[.*\])', outcome.output)
     assert sorted(rank for rank, _ in found) == ['0', '1'], outcome.output
     for _, losses in found:
