@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 
+import horovod.tensorflow as hvd
 import keras
 import numpy as np
 import tensorflow as tf
@@ -140,6 +141,14 @@ def resumes_alone(strategy):
     if strategy.rank == 0:
         strategy.resume(model, None)
     train(model, 3)
+
+
+def reduces_alone(strategy):
+    model = build(strategy)
+    train(model, 3)
+    if strategy.rank == 1:
+        total = hvd.allreduce(keras.backend.constant(1.0), average=False)
+        keras.backend.get_session().run({'total': total})
 
 
 def dense(strategy, loss='mse'):

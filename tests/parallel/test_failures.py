@@ -85,6 +85,10 @@ WAYS = {
         r'UnequalCallsError: Rank 0 is in strategy.resume, but rank 1 in the first training call '
         r'of a model'
     ],
+    'reduces_alone': [
+        r"UnequalCallsError: Rank 1 waits in Horovod's operation HorovodAllreduce\S* for rank 0, "
+        r'which has ended'
+    ],
     'saves_while_others_train': [
         r'UnequalBatchesError: Rank 0 waits for the other ranks after 3 training batches, in '
         r'ModelCheckpoint\(sharded=True\) after epoch 1, while rank 1 began batch 4'

@@ -71,6 +71,15 @@ def test_a_rank_that_waits_in_a_call_for_one_that_has_ended_is_told():
     assert str(problem).startswith(expected)
 
 
+def test_a_rank_that_has_long_been_in_horovod_after_another_has_ended_is_told():
+    waiting = dict(running(3), in_horovod='HorovodAllreduce_7')
+    assert verdict([waiting, running(3)]) is None
+    problem = verdict([waiting, finished(3)])
+    assert isinstance(problem, UnequalCallsError)
+    expected = "Rank 0 waits in Horovod's operation HorovodAllreduce_7 for rank 1, which has ended"
+    assert str(problem).startswith(expected)
+
+
 def test_a_rank_that_catches_the_error_of_its_step_is_named_to_those_that_wait():
     problem = verdict([running(4, 5), broken(4, 4)])
     assert isinstance(problem, WorkerFailedError)
