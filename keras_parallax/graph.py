@@ -8,8 +8,7 @@ from keras_parallax.compat import tf
 #: Operations that hand a variable's value on unchanged.
 _TRANSPARENT = {'Identity', 'ReadVariableOp'}
 _GATHERS = {'Gather', 'GatherV2', 'ResourceGather'}
-#: Operations that write a whole variable.
-WRITES = {
+_WRITES = {
     'Assign',
     'AssignAdd',
     'AssignSub',
@@ -137,7 +136,7 @@ def reads(variable, among=None):
 
 
 #: How a tensor gets into a loop or a branch.
-ENTRANCES = {'Enter', 'RefEnter', 'Switch', 'RefSwitch'}
+_ENTRANCES = {'Enter', 'RefEnter', 'Switch', 'RefSwitch'}
 
 
 def _readers_of_storage(variable):
@@ -145,7 +144,7 @@ def _readers_of_storage(variable):
     found, pending = [], [compat.storage(variable)]
     while pending:
         for operation in pending.pop().consumers():
-            if operation.type in ENTRANCES:
+            if operation.type in _ENTRANCES:
                 pending.extend(operation.outputs)
             else:
                 found.append(operation)
@@ -224,7 +223,7 @@ def write_after_reads(updates, since):
     """
     recent = {op for op in ancestors(updates) if compat.operation_id(op) > since}
     for write in recent:
-        if write.type not in WRITES:
+        if write.type not in _WRITES:
             continue
         later = descendants(write)
         readers = set()
@@ -235,6 +234,6 @@ def write_after_reads(updates, since):
                 if reader.type == 'Identity':
                     # An identity of a reference is the same memory: its readers count too.
                     pending.extend(reader.outputs)
-                if reader in recent and reader not in later and reader.type not in WRITES:
+                if reader in recent and reader not in later and reader.type not in _WRITES:
                     readers.add(reader)
         compat.add_control_inputs(write, readers)

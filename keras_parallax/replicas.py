@@ -3,9 +3,7 @@
 from keras_parallax import compat, graph
 from keras_parallax.compat import ResourceVariable, horovod_ops, tf
 from keras_parallax.epoch_reports import sketch
-
-#: Where wrappers of layers keep them: `TimeDistributed` and `Bidirectional`.
-_WRAPPED = ('layer', 'forward_layer', 'backward_layer')
+from keras_parallax.saving import layers_in
 
 
 def rates_of(optimizer):
@@ -43,12 +41,8 @@ def own_states(model):
     Returns:
         A list of variables.
     """
-    pending, states = [model], []
-    while pending:
-        layer = pending.pop()
-        pending.extend(getattr(layer, 'layers', None) or [])
-        inner = [getattr(layer, name, None) for name in _WRAPPED]
-        pending.extend(part for part in inner if part is not None)
+    states = []
+    for layer in layers_in(compat.package_of(model), model):
         if getattr(layer, 'stateful', False):
             states.extend(_flat(getattr(layer, 'states', None)))
     return [state for state in states if isinstance(state, (tf.Variable, ResourceVariable))]

@@ -197,7 +197,8 @@ def layers_in(package, layer):
         layer = pending.pop()
         if id(layer) not in layers:
             layers[id(layer)] = layer
-            pending += getattr(layer, 'layers', ())
+            # A layer of the user's may call anything `layers`, the number of them for instance.
+            pending += layer.layers if isinstance(layer, package.network) else []
             pending += [value for value in vars(layer).values() if isinstance(value, package.layer)]
     return list(layers.values())
 

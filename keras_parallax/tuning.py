@@ -83,10 +83,7 @@ class Tuning:
             report: its `fingerprint.model_report`.
             cluster: the `costs.Cluster`.
         """
-        # A table that every rank holds has none, whatever their number.
-        tables = [
-            planned for planned in plan.variables if planned.kind == SPARSE and planned.shards
-        ]
+        tables = [planned for planned in plan.variables if planned.kind == SPARSE]
         if not tables:
             return
         step, key = self._step, partition_search.cache_key(report, cluster)
