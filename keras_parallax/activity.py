@@ -1,12 +1,17 @@
 """What a rank is doing, as the others hear of it: training steps, and calls that all ranks make."""
 
 import contextlib
+import threading
 import time
 
+from keras_parallax import graph
 from keras_parallax.verdict import Progress
 
 #: The longest text about an error that other ranks are told, characters.
 _LONGEST_ERROR = 300
+#: After this long a run of the script's own that Horovod takes part in may wait in vain: with the
+#: time until ranks hear of each other, less than 30 seconds.
+_LONG_SECONDS = 15.0
 
 
 class Activity:
@@ -15,6 +20,7 @@ class Activity:
     def __init__(self):
         # Replaced as a whole, so that the watch never sees a half of it.
         self._progress, self._began, self._broken_at, self._call = Progress(), None, 0, None
+        self._run = None
 
     @property
     def steps(self):
@@ -24,7 +30,7 @@ class Activity:
     @property
     def waits(self):
         """Whether it may be waiting for the other ranks."""
-        return self._began is not None
+        return self._began is not None or self._awaited(0) is not None
 
     @contextlib.contextmanager
     def call(self, name):
@@ -50,6 +56,31 @@ class Activity:
         finally:
             self._progress = self._progress._replace(in_gather=False, call=None)
             self._began = None
+
+    @contextlib.contextmanager
+    def running(self, fetches):
+        """While open, a session runs.
+
+        Args:
+            fetches: the tensors and operations that it is asked for, a list.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            yield  # The script does not wait for it.
+            return
+        self._run = fetches, time.monotonic()
+        try:
+            yield
+        finally:
+            self._run = None
+
+    def _awaited(self, seconds):
+        """The name of an operation of Horovod's in a run that lasts for so long, or `None`."""
+        run = self._run
+        if run is None or time.monotonic() - run[1] < seconds:
+            return None
+        operations = graph.ancestors(run[0])
+        names = [operation.name for operation in operations if operation.type.startswith('Horovod')]
+        return min(names, default=None)
 
     def begin_step(self, lockstep):
         """Counts a training step, which lasts until `end_step`.
@@ -96,5 +127,7 @@ class Activity:
             told['in_call'] = lasts
         if progress.broken:
             told['broken'] = progress.broken + [round(time.monotonic() - self._broken_at, 3)]
+        if began is None:
+            told['in_horovod'] = self._awaited(_LONG_SECONDS)
         # Short, for the sake of `collectives.Gatherer`.
         return {name: value for name, value in told.items() if value is not None}

@@ -1,11 +1,14 @@
 """Applies the exchanged gradients to everything that this rank updates, and keeps the slots."""
 
+import contextlib
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from keras_parallax import cluster, compat, graph, sharding, start_values, updates
+from keras_parallax import cluster, compat, formula_graph, graph, sharding, start_values, updates
 from keras_parallax.asked_gradients import Given
 from keras_parallax.compat import ResourceVariable, tf
 from keras_parallax.errors import PlanError
+from keras_parallax.optimizer_copies import named
+from keras_parallax.row_rules import rule_for
 from keras_parallax.table import STORAGE, Table, make_storage
 
 #: Two, so that a slot of a single number (Adam without `amsgrad` keeps one) is not taken for rows.
@@ -42,11 +45,14 @@ class OptimizerState(NamedTuple):
             if every rank holds the model's variable, and of a sharded table a list of variables,
             one for each shard. Every rank has them all, whoever owns the shard.
         names: names of the slots, the same for each variable, if it is one of TensorFlow's.
+        order: the weights of a user's optimizer in its own order, each a variable of its own or a
+            pair of a variable of the model and the number of its slot; `None` for Keras's order.
     """
 
     counters: List[tf.Variable]
     slots: Dict[Any, List[Any]]
     names: Tuple[str, ...] = ()
+    order: Optional[List[Any]] = None
 
 
 class Applied(NamedTuple):
@@ -127,20 +133,32 @@ def build_updates(optimizer, keras_updates, variables, dense, mine, loss, clip):
     alone = mine.size == 1 and not any(table.shards for table in mine.tables.values())
     of_pairs = [(pair.variable, pair.gradient) for pair in pairs]
     given = Given(loss, of_pairs, lambda by: _as_clipped(pairs, *clip(by)), alone)
-    with given.handed_out():
+    with given.handed_out(), _named_as_tables(pairs):
         own = graph.as_operations(keras_updates(of_pairs))
     given.check(own, compat.name_of_optimizer(optimizer))
     operations.extend(own)
     updated = [pair.variable for pair in pairs]
     held = [pair.variable for pair in pairs if pair.table is None]
-    kept = _kept(optimizer, before, updated)
+    kept = _kept(optimizer, before, updated, own, given.handed)
     # TensorFlow's optimizers keep the slots that they have when they are applied once more.
-    before = [variable for variable in before if variable not in kept.made]
+    made = [slot for of_pair in kept.slots for slot in of_pair]
+    before = [variable for variable in before if variable not in made]
     before += [variable for variable in kept.counters if variable not in before]
-    synced = start_values.synced_variables(before, kept.counters + kept.made, updated, held)
+    of_held = [
+        (pair.variable, slots) for pair, slots in zip(pairs, kept.slots) if pair.table is None
+    ]
+    synced = start_values.synced_variables(before, of_held)
     state = _state(optimizer, kept, pairs, mine)
     if len(held) < len(pairs):
-        found = start_values.slots_of_shards(before, synced, updated, held)
+        if kept.known:
+            found = [
+                slot
+                for pair, slots in zip(pairs, kept.slots)
+                if pair.table is not None
+                for slot in slots
+            ]
+        else:
+            found = start_values.slots_of_shards(before, synced, updated, held)
         for slot in found:
             sharding.forget_variable(slot)
         storage += [slot for slot in found if _owner_of_slot(slot, mine) == mine.rank]
@@ -150,6 +168,20 @@ def build_updates(optimizer, keras_updates, variables, dense, mine, loss, clip):
     if state is not None:
         state.slots.update({table.variable: slots for table, slots in row_slots.items()})
     return Applied(operations, synced, storage, state)
+
+
+@contextlib.contextmanager
+def _named_as_tables(pairs):
+    """While open, shards have the names of their tables, by which formulas may go."""
+    classes = [(pair.variable, type(pair.variable)) for pair in pairs if pair.table is not None]
+    for pair in pairs:
+        if pair.table is not None:
+            named(pair.variable, pair.table.name + ':0')
+    try:
+        yield
+    finally:
+        for variable, cls in classes:
+            variable.__class__ = cls
 
 
 def _owner_of_slot(slot, mine):
@@ -250,31 +282,76 @@ class _Kept(NamedTuple):
 
     Attributes:
         counters: its variables that belong to no variable of the model.
-        made: its slots: the first one of each updated variable, then the second one of each.
+        slots: for each updated variable the list of its slots.
         names: names of the slots, if it is one of TensorFlow's.
         known: whether this is all that it keeps.
+        order: a user's optimizer's weights in its own order: each a variable, or a pair of the
+            position of the updated variable and the number of its slot.
     """
 
     counters: List[tf.Variable]
-    made: List[tf.Variable]
+    slots: List[List[tf.Variable]]
     names: Tuple[str, ...] = ()
     known: bool = True
+    order: Optional[List[Any]] = None
 
 
-def _kept(optimizer, before, updated):
-    """What an optimizer keeps for the variables that it updates itself, `_Kept`."""
-    if compat.tensorflows(optimizer) is None:
-        weights = optimizer.own_weights
+def _kept(optimizer, before, updated, operations, gradients):
+    """What an optimizer keeps for the variables that it updates itself, `_Kept`.
+
+    Args:
+        optimizer: the Keras optimizer.
+        before: the variables that existed before it made its own.
+        updated: the variables that it updates itself.
+        operations: its update operations.
+        gradients: the gradients that it has taken, in order of `updated`, time and again.
+    """
+    if compat.tensorflows(optimizer) is not None:
+        return _kept_by_tensorflows(optimizer, updated)
+    weights = optimizer.own_weights
+    if rule_for(optimizer) is not None:
+        # Keras's own: the first slot of each variable, then the second one of each.
         made = [weight for weight in weights if weight not in before]
-        known = not updated or len(made) % len(updated) == 0
-        return _Kept([weight for weight in weights if weight in before], made, known=known)
+        slots = [made[place :: len(updated)] for place in range(len(updated))]
+        return _Kept([weight for weight in weights if weight in before], slots)
+    made = [variable for variable in tf.global_variables() if variable not in before]
+    own = [weight for weight in weights if weight not in updated]
+    kept = own + [variable for variable in made if variable not in own]
+    depends = formula_graph.dependencies(operations, updated + kept, gradients)
+    depends = {
+        variable: {
+            -1 - (-1 - read) % len(updated) if read < 0 else read for read in depends[variable]
+        }
+        for variable in depends
+    }
+    places = formula_graph.slots_by_variable(depends, updated, kept)
+    unused = [number for number, place in enumerate(places) if place == () and kept[number] in made]
+    if updated and len(unused) % len(updated) == 0:
+        # As Adam keeps a number for each variable in place of a slot.
+        for count, number in enumerate(unused):
+            places[number] = count % len(updated)
+    counters, slots, order = [], [[] for _ in updated], []
+    for variable, place in zip(kept, places):
+        if place in (None, ()):
+            counters.append(variable)
+            entry = variable
+        else:
+            entry = (place, len(slots[place]))
+            slots[place].append(variable)
+        if variable in own:
+            order.append(entry)
+    return _Kept(counters, slots, order=order)
+
+
+def _kept_by_tensorflows(optimizer, updated):
     found = compat.kept_by(optimizer.optimizer, optimizer.iterations.graph, updated)
     if found is None:
-        return _Kept([optimizer.iterations], [], known=False)
+        return _Kept([optimizer.iterations], [[] for _ in updated], known=False)
     others, slots = found
     names = tuple(sorted(slots))
     counters = [optimizer.iterations] + [others[name] for name in sorted(others)]
-    return _Kept(counters, [slot for name in names for slot in slots[name]], names)
+    of_variables = [[slots[name][place] for name in names] for place in range(len(updated))]
+    return _Kept(counters, of_variables, names)
 
 
 def _state(optimizer, kept, pairs, mine):
@@ -292,8 +369,7 @@ def _state(optimizer, kept, pairs, mine):
     if not kept.known:
         return None
     slots, of_tables = {}, {}
-    for place, pair in enumerate(pairs):
-        own = kept.made[place :: len(pairs)]
+    for pair, own in zip(pairs, kept.slots):
         if pair.table is None:
             slots[pair.variable] = own
         else:
@@ -303,7 +379,25 @@ def _state(optimizer, kept, pairs, mine):
             _slot_of_shards(table, slot, [(pair, own[slot]) for pair, own in found], mine.prefix)
             for slot in range(len(found[0][1]))
         ]
-    return OptimizerState(kept.counters, slots, kept.names)
+    return OptimizerState(kept.counters, slots, kept.names, _order(kept.order, pairs))
+
+
+def _order(order, pairs):
+    """A user's optimizer's weights in its own order, as for one pair a variable of the model.
+
+    A rank may update several shards of a table; plain Keras has a slot for all.
+    """
+    if order is None:
+        return None
+    of_pairs = [pair.variable if pair.table is None else pair.table.variable for pair in pairs]
+    first = {variable: of_pairs.index(variable) for variable in of_pairs}
+    found = []
+    for entry in order:
+        if not isinstance(entry, tuple):
+            found.append(entry)
+        elif first[of_pairs[entry[0]]] == entry[0]:
+            found.append((of_pairs[entry[0]], entry[1]))
+    return found
 
 
 def _slot_of_shards(table, number, found, prefix):

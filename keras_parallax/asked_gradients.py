@@ -32,7 +32,8 @@ class Given:
         self._loss, self._clip, self._alone = loss, clip, alone
         self._variables = [compat.storage(variable) for variable, _ in pairs]
         self._gradients = [gradient for _, gradient in pairs]
-        self._handed = list(self._gradients)
+        #: All gradients that were handed out, in order of the pairs, time and again.
+        self.handed = list(self._gradients)
 
     @contextlib.contextmanager
     def handed_out(self):
@@ -72,7 +73,7 @@ class Given:
         if loss is not self._loss or not self._knows(asked):
             return compute(optimizer, loss, params)
         clipped = self._clip(optimizer)
-        self._handed += clipped
+        self.handed += clipped
         return self._pick(clipped, asked)
 
     def _knows(self, asked):
@@ -96,7 +97,7 @@ class Given:
             return
         parts = [
             part
-            for gradient in self._handed
+            for gradient in self.handed
             for part in (getattr(gradient, 'values', gradient), getattr(gradient, 'indices', None))
             if part is not None
         ]

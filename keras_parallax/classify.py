@@ -6,7 +6,7 @@ which the gradient's type misleads: a regularizer turns the sum of gradients den
 table could stay sparse, and weight tying makes it dense for good.
 """
 
-from typing import NamedTuple, Optional, Tuple
+from typing import FrozenSet, NamedTuple, Optional, Tuple
 
 DENSE = 'dense'
 SPARSE = 'sparse'
@@ -30,6 +30,7 @@ class VariableUse(NamedTuple):
         constraint: `None`, `BY_ROW` (each row is projected by itself) or `WHOLE_TABLE`.
         asked_by: a number for the ids that it is looked up with, the same for variables that are
             looked up with the same ids; `None` if it is not looked up.
+        formula: `None`, or `WHOLE_TABLE` if the optimizer's formula looks at more than a row.
     """
 
     name: str
@@ -40,6 +41,33 @@ class VariableUse(NamedTuple):
     regularizer: Optional[str] = None
     constraint: Optional[str] = None
     asked_by: Optional[int] = None
+    formula: Optional[str] = None
+
+
+class Described(NamedTuple):
+    """A variable of a model: its name without `:0`, its shape and its dtype's name."""
+
+    name: str
+    shape: tuple
+    dtype: str
+
+
+class Reach(NamedTuple):
+    """How far the formula of an optimizer reaches.
+
+    Attributes:
+        together: why every rank must hold all variables, in words, or `None`.
+        whole: the names of the variables that it updates as a whole only.
+        reason: why it does, in words.
+    """
+
+    together: Optional[str] = None
+    whole: FrozenSet[str] = frozenset()
+    reason: str = ''
+
+
+#: Of formulas that move rows by themselves.
+ANY_ROWS = Reach()
 
 
 class Class(NamedTuple):

@@ -230,6 +230,26 @@ def computes_own_gradients(optimizer):
     )
 
 
+#: Those of TensorFlow, and of `tf.contrib.opt`, whose sparse kernels move rows by themselves.
+_BY_ROW = set(
+    'GradientDescentOptimizer MomentumOptimizer AdagradOptimizer AdadeltaOptimizer AdamOptimizer '
+    'RMSPropOptimizer FtrlOptimizer ProximalAdagradOptimizer ProximalGradientDescentOptimizer '
+    'AdagradDAOptimizer LazyAdamOptimizer AdaMaxOptimizer NadamOptimizer'.split()
+)
+_OF_TENSORFLOW = ('tensorflow.python.training.', 'tensorflow.contrib.opt.')
+
+
+def applies_by_row(optimizer):
+    """Whether a `tf.train.Optimizer` is known to update rows by themselves, given those of rows."""
+    cls = type(optimizer)
+    return cls.__name__ in _BY_ROW and cls.__module__.startswith(_OF_TENSORFLOW)
+
+
+def applies_own_gradients(optimizer):
+    """Whether a `tf.train.Optimizer` has another `apply_gradients` than the base class."""
+    return optimizer.apply_gradients.__func__ is not tf.train.Optimizer.apply_gradients
+
+
 def replace_input(operation, index, tensor):
     """Connects input number `index` of an operation to another tensor.
 
@@ -251,6 +271,26 @@ def set_control_inputs(operation, operations):
     """
     operation._remove_all_control_inputs()
     operation._add_control_inputs(list(operations))
+
+
+def copy_operation(operation, inputs, control_inputs):
+    """Copies an operation.
+
+    Args:
+        operation: the operation.
+        inputs: the inputs of the copy, a list of tensors.
+        control_inputs: what the copy waits for.
+    """
+    with tf.control_dependencies(control_inputs), tf.device(operation.device):
+        return operation.graph.create_op(
+            operation.type,
+            inputs,
+            [output.dtype for output in operation.outputs],
+            input_types=operation._input_types,
+            name=operation.name,
+            attrs=dict(operation.node_def.attr),
+            op_def=operation.op_def,
+        )
 
 
 def operation_id(operation):

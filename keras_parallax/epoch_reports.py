@@ -8,7 +8,7 @@ from keras_parallax.errors import MetricMismatchError, ReplicaMismatchError, Une
 #: in another order, which moves replicas apart by a rounding error a step.
 _ROUNDING = 1e-4
 #: The numbers of `sketch`, a prime number of them, so that rows of a matrix get others each.
-_SIGNS = np.random.RandomState(0).choice([-1.0, 1.0], 65521).astype(np.float32)
+_SIGNS = np.random.RandomState(0).choice([-1.0, 1.0], 65521)
 
 
 def batches_per_epoch(params):
@@ -222,8 +222,13 @@ def sketch(value):
     Returns:
         Its norm, and its sum with fixed signs.
     """
-    flat = np.asarray(value, np.float64).ravel()
-    return [float(np.linalg.norm(flat)), float(flat.dot(np.resize(_SIGNS, flat.size)))]
+    flat, squares, signed = np.ravel(value), 0.0, 0.0
+    # Part by part: a copy in double precision may be larger than what memory is left.
+    for begin in range(0, flat.size, len(_SIGNS)):
+        part = flat[begin : begin + len(_SIGNS)].astype(np.float64)
+        squares += part.dot(part)
+        signed += part.dot(_SIGNS[: len(part)])
+    return [float(np.sqrt(squares)), float(signed)]
 
 
 def check_sketches(sketches, names, when):

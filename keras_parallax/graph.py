@@ -8,7 +8,8 @@ from keras_parallax.compat import tf
 #: Operations that hand a variable's value on unchanged.
 _TRANSPARENT = {'Identity', 'ReadVariableOp'}
 _GATHERS = {'Gather', 'GatherV2', 'ResourceGather'}
-_WRITES = {
+#: Operations that write a whole variable.
+WRITES = {
     'Assign',
     'AssignAdd',
     'AssignSub',
@@ -136,7 +137,7 @@ def reads(variable, among=None):
 
 
 #: How a tensor gets into a loop or a branch.
-_ENTRANCES = {'Enter', 'RefEnter', 'Switch', 'RefSwitch'}
+ENTRANCES = {'Enter', 'RefEnter', 'Switch', 'RefSwitch'}
 
 
 def _readers_of_storage(variable):
@@ -144,7 +145,7 @@ def _readers_of_storage(variable):
     found, pending = [], [compat.storage(variable)]
     while pending:
         for operation in pending.pop().consumers():
-            if operation.type in _ENTRANCES:
+            if operation.type in ENTRANCES:
                 pending.extend(operation.outputs)
             else:
                 found.append(operation)
@@ -223,7 +224,7 @@ def write_after_reads(updates, since):
     """
     recent = {op for op in ancestors(updates) if compat.operation_id(op) > since}
     for write in recent:
-        if write.type not in _WRITES:
+        if write.type not in WRITES:
             continue
         later = descendants(write)
         readers = set()
@@ -234,6 +235,6 @@ def write_after_reads(updates, since):
                 if reader.type == 'Identity':
                     # An identity of a reference is the same memory: its readers count too.
                     pending.extend(reader.outputs)
-                if reader in recent and reader not in later and reader.type not in _WRITES:
+                if reader in recent and reader not in later and reader.type not in WRITES:
                     readers.add(reader)
         compat.add_control_inputs(write, readers)

@@ -261,6 +261,10 @@ class Job:
         """Waits until every rank has come here. A collective call."""
         self.gather(None)
 
+    def running(self, fetches):
+        """A context manager: while open, a session runs, as `Activity.running`."""
+        return self._activity.running(fetches)
+
     def begin_step(self, lockstep):
         """Counts a training step, which lasts until `end_step`.
 

@@ -105,7 +105,12 @@ class _Wrapper:
         fused = fused_updates.updates(self, pairs)
         if fused is not None:
             return fused
-        return super().get_updates(loss=loss, params=variables)
+        # Until the end of it, `weights` are those that the formula has set.
+        step, self._parallax_step = self._parallax_step, None
+        try:
+            return super().get_updates(loss=loss, params=variables)
+        finally:
+            self._parallax_step = step
 
 
 def ParallaxOptimizer(  # noqa: N802 - named as Horovod names its DistributedOptimizer

@@ -210,6 +210,7 @@ def make_plan(
     local_aggregation=True,
     cluster=None,
     fp16=costs.NOTHING_HALVED,
+    reach=rules.ANY_ROWS,
 ):
     """Decides the class and the place of every variable of a model.
 
@@ -235,6 +236,8 @@ def make_plan(
             once for all of them, if `cluster` says so too.
         cluster: the `costs.Cluster`, or `None`: a host for each server.
         fp16: `costs.Halved`: what travels in half precision.
+        reach: the `classify.Reach` of the optimizer's formula. What it updates as a whole stays in
+            one piece, and if it mixes variables every rank holds them all.
 
     Returns:
         A `Plan`.
@@ -250,6 +253,12 @@ def make_plan(
         )
     _check_names('overrides', overrides, uses)
     _check_names('density', density, uses)
+    uses = [
+        use._replace(formula=rules.WHOLE_TABLE) if use.name in reach.whole else use for use in uses
+    ]
+    if servers and architecture != roads.ALLREDUCE and reach.together:
+        _check_together(architecture, partitions, reach)
+        servers = 0
     _check_partitions(partitions, uses, architecture, overrides)
     _check_density(density, uses)
     cluster = cluster or (costs.Cluster(hosts=servers) if servers else None)
@@ -261,6 +270,8 @@ def make_plan(
     for use in uses:
         kind, reason = _class_of(use, overrides, architecture, density, cluster, fp16)
         alpha = density.get(use.name) if _is_table(use) else 1.0
+        if kind == rules.SPARSE:
+            reason += _why_not_split(use, reach)
         planned.append(PlannedVariable(use.name, use.shape, use.dtype, kind, reason, (), alpha))
     if servers:
         view = cluster.for_decisions()
@@ -268,6 +279,21 @@ def make_plan(
             uses, planned, servers, architecture, partitions, view, fp16
         )
     return Plan(tuple(planned), servers, architecture, cluster, fp16)
+
+
+def _check_together(architecture, partitions, reach):
+    asked = "architecture='ps'" if architecture == roads.PS else 'partitions'
+    if architecture == roads.PS or partitions is not None:
+        raise PlanError(
+            '%s puts variables on servers, but every rank must hold them all: %s. Leave it out, or '
+            'use another optimizer.' % (asked, reach.together)
+        )
+
+
+def _why_not_split(use, reach):
+    if reach.together:
+        return '; held by every rank, for %s' % reach.together
+    return '; in one piece, for %s' % reach.reason if use.name in reach.whole else ''
 
 
 def _check_names(argument, given, uses):
@@ -319,7 +345,8 @@ def _check_partitions(partitions, uses, architecture, overrides):
         if number > 1 and shard_plan.in_one_piece(use):
             raise PlanError(
                 'partitions asks for %d shards of %s, which must stay in one piece: its '
-                'regularizer or constraint reaches over the whole table.' % (number, use.name)
+                "regularizer, its constraint or the optimizer's formula reaches over the whole "
+                'table.' % (number, use.name)
             )
 
 

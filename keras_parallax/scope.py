@@ -14,6 +14,7 @@ from keras_parallax.errors import ParallaxError, ScopeError
 from keras_parallax.filling import COPY_BYTES
 from keras_parallax.graph import ancestors, reads
 from keras_parallax.session import ParallaxSession
+from keras_parallax.state_updates import gated, leaves_of
 from keras_parallax.table import ShardedVariable
 
 #: Every rank attaches its graphs in the same order, so the numbers agree between ranks.
@@ -66,7 +67,7 @@ class GraphScope:
         #: Models that are compiled in a scope and built later, to the strategy of that scope.
         self.unbuilt = weakref.WeakKeyDictionary()
         self._built, self._open, self._opened_at = [], None, None
-        self._train_steps = {}
+        self._train_steps, self._gates, self._gated = {}, {}, {}
         self._fetches, self._redirected = {}, threading.Lock()
         self._looked_through = None
         self._on_server = False
@@ -199,6 +200,10 @@ class GraphScope:
         """Notes an operation that a model's `TrainStep` runs every time, and nothing else does."""
         self._train_steps[operation] = step
 
+    def note_gate(self, operation, step):
+        """Notes the operation of a `TrainStep`, whose gradients other writes have to wait for."""
+        self._gates[operation] = step
+
     @property
     def train_steps(self):
         """The `TrainStep`s of the graph, those of models compiled anew among them."""
@@ -231,6 +236,32 @@ class GraphScope:
                     self._fetches = former.fetches_of(tables)
                 self._looked_through = self.graph.version
             return self._fetches
+
+    def gated(self, targets, fetches):
+        """Has what a training step writes beside its optimizer wait for its gradients.
+
+        Args:
+            targets: names of the operations that are run.
+            fetches: names of the tensors that are fetched.
+
+        Returns:
+            A list of names of operations to run instead.
+        """
+        operations = list(map(self.graph.get_operation_by_name, targets))
+        leaves = {leaf for run in operations for leaf in leaves_of(run, self._gates)}
+        steps = {leaf: self._gates[leaf] for leaf in leaves if leaf in self._gates}
+        if not steps:
+            return list(targets)
+        computed = [step.computed for step in steps.values()]
+        key = (*targets, *fetches, *(operation.name for operation in computed))
+        if key not in self._gated:
+            tensors = list(map(self.graph.get_tensor_by_name, fetches))
+            with self.graph.as_default():
+                self._gated[key] = [
+                    gated(operation, tensors, list(steps), computed).name
+                    for operation in operations
+                ]
+        return self._gated[key]
 
     def check_writes(self, targets):
         """Checks that a training step writes to tables with its optimizer only.

@@ -87,6 +87,11 @@ class ParallaxSession(tf.Session):
         function = super().make_callable(fetches, feed_list, accept_options)
         return functools.partial(self._translated, function)
 
+    def _do_run(self, handle, target_list, fetch_list, *arguments):
+        """Runs what `run` has resolved, in which the script may wait for another rank."""
+        with self._scope.job.running(fetch_list + target_list):
+            return super()._do_run(handle, target_list, fetch_list, *arguments)
+
     @contextlib.contextmanager
     def with_detours(self, detours):
         """While open, certain rows go other ways for the thread that opened it, and no other.
@@ -114,6 +119,9 @@ class ParallaxSession(tf.Session):
         steps = [step for step in steps if step is not None]
         if steps:
             self._scope.check_writes(callable_options.target)
+        callable_options.target[:] = self._scope.gated(
+            callable_options.target, callable_options.fetch
+        )
         # Some tensors come through the host's leader in a training step, and in nothing else: so
         # the graph stays as it is, and the step runs with other edges in their place.
         connections = itertools.chain(*[step.connections for step in steps])

@@ -12,8 +12,8 @@ from keras_parallax import costs, placement, roads
 
 
 def in_one_piece(use):
-    """Whether a regularizer or a constraint of a `VariableUse` reaches over the whole table."""
-    return rules.WHOLE_TABLE in (use.regularizer, use.constraint)
+    """Whether something of a `VariableUse` but for its lookups reaches over the whole table."""
+    return rules.WHOLE_TABLE in (use.regularizer, use.constraint, use.formula)
 
 
 def with_shards(uses, planned, servers, architecture, partitions, cluster, fp16):

@@ -63,6 +63,8 @@ class EqualSlots:
 def keras_order(optimizer, state, variables):
     """An optimizer's weights as Keras has them: counters, each variable's first slot, its second.
 
+    Those of a user's optimizer are in the order in which it lists them.
+
     Args:
         optimizer: the Keras optimizer.
         state: its `OptimizerState`.
@@ -76,6 +78,13 @@ def keras_order(optimizer, state, variables):
 
 
 def _ordered(optimizer, state, variables):
+    if state.order is not None:
+        return [
+            _weight(entry[0], entry[1], state.slots[entry[0]][entry[1]], one_number=False)
+            if isinstance(entry, tuple)
+            else entry
+            for entry in state.order
+        ]
     rule = rule_for(optimizer)
     keeps = rule.keeps if rule else max([0] + [len(slots) for slots in state.slots.values()])
     ordered = list(state.counters)

@@ -3,7 +3,7 @@
 from keras_parallax.compat import horovod_ops, tf
 
 
-def synced_variables(before, weights, updated, dense):
+def synced_variables(before, slots):
     """The variables that every rank must hold the same values of, by a name that ranks share.
 
     Slots have names of TensorFlow's making, which differ between ranks that own different shards,
@@ -11,19 +11,15 @@ def synced_variables(before, weights, updated, dense):
 
     Args:
         before: the variables that existed before the optimizer made its slots.
-        weights: the optimizer's weights: counters, then the slots of `updated`, as Keras has them.
-        updated: the variables that the optimizer updates itself, shards among them.
-        dense: the dense variables.
+        slots: a list of pairs of a variable that every rank updates and the list of its slots.
 
     Returns:
         A dict from names to variables.
     """
     synced = {variable.name: variable for variable in before}
-    slots = [weight for weight in weights if weight not in before]
-    for number, slot in enumerate(slots):
-        variable = updated[number % len(updated)]
-        if variable in dense:
-            synced['%s.slot_%d' % (variable.name, number // len(updated))] = slot
+    for variable, of_variable in slots:
+        for number, slot in enumerate(of_variable):
+            synced['%s.slot_%d' % (variable.name, number)] = slot
     return synced
 
 

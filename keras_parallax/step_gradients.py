@@ -25,6 +25,7 @@ class StepGradients:
         queues: the queues on this rank's servers in which pushes wait.
         connections: the `pull.Connection`s of sparse tables.
         touched: dict from names of tables to numbers of different rows in this rank's batch.
+        computed: an operation that has run when this rank has all its gradients.
         totals: sums over the ranks that every rank must have computed by the end of the step.
     """
 
@@ -40,7 +41,7 @@ class StepGradients:
             for gradient, variable in zip(gradients, dense)
         ]
         with tf.control_dependencies([loss] + gradients + list(of_outputs.values())):
-            computed = tf.no_op()
+            computed = self.computed = tf.no_op()
         for pushed in self._exchange_all(of_outputs, computed):
             self.parts.extend(pushed.parts)
             self.pushes.extend(pushed.operations)

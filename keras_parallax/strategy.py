@@ -1,8 +1,19 @@
 """`ParallaxStrategy`: the scope in which a model is built and compiled."""
 
 import contextlib
+import functools
 
-from keras_parallax import job, model_methods, resuming, scope, summary, units, updates, uses
+from keras_parallax import (
+    formulas,
+    job,
+    model_methods,
+    resuming,
+    scope,
+    summary,
+    units,
+    updates,
+    uses,
+)
 from keras_parallax.asynchronous import Timing, check_timing
 from keras_parallax.compat import tf
 from keras_parallax.costs import NOTHING_HALVED
@@ -239,6 +250,7 @@ class ParallaxStrategy:
             request,
             graph_scope.cluster,
             settings.halved if settings else NOTHING_HALVED,
+            functools.partial(formulas.reach_of, model.optimizer) if settings else None,
         )
 
     def summary(self, model, print_fn=None, bandwidth=None):

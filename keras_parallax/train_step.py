@@ -10,6 +10,7 @@ from keras_parallax import (
     compat,
     exchange,
     filling,
+    formulas,
     graph,
     host,
     replicas,
@@ -66,6 +67,8 @@ class TrainStep:
         self.asked = self.request = strategy.request if strategy else Request()
         self._timing = strategy.timing if strategy and self._servers else asynchronous.Timing()
         self._first_tokens = self._gather = None
+        # The formula does not change with the plan.
+        self._reach_of = functools.lru_cache(None)(functools.partial(formulas.reach_of, optimizer))
         # Operations of broadcasts and averages that have been built, for the next time.
         self._collectives = {}
         #: Number of epochs that `fit` has trained.
@@ -124,6 +127,8 @@ class TrainStep:
         # many steps.
         self.lockstep = self.sync or any(not planned.shards for planned in plan.variables)
         self.waits = self.lockstep or self._timing.max_staleness is not None
+        if self._scope:
+            self._scope.note_gate(self._whole_step, self)
         if self._scope and (self.size > 1 or self._sharded):
             self._scope.note_train_step(self._whole_step, self)
             self._start(fills)
@@ -141,6 +146,7 @@ class TrainStep:
             request,
             self._scope.cluster if self._scope else None,
             self._settings.halved,
+            self._reach_of,
         )
 
     @property
@@ -190,6 +196,11 @@ class TrainStep:
         """The `pull.Connection`s that hold in the step."""
         of_host = self._how.host.connections if self._how.host else []
         return self._gradients.connections + of_host
+
+    @property
+    def computed(self):
+        """An operation that has run when this rank has all gradients of the step."""
+        return self._gradients.computed
 
     def after_run(self, seconds):
         """Called after each run of the step.

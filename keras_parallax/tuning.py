@@ -83,7 +83,10 @@ class Tuning:
             report: its `fingerprint.model_report`.
             cluster: the `costs.Cluster`.
         """
-        tables = [planned for planned in plan.variables if planned.kind == SPARSE]
+        # A table that every rank holds has none, whatever their number.
+        tables = [
+            planned for planned in plan.variables if planned.kind == SPARSE and planned.shards
+        ]
         if not tables:
             return
         step, key = self._step, partition_search.cache_key(report, cluster)

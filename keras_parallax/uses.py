@@ -5,6 +5,7 @@ from keras_parallax import graph
 from keras_parallax.compat import tf
 from keras_parallax.costs import NOTHING_HALVED
 from keras_parallax.plan import make_plan
+from keras_parallax.roads import ALLREDUCE, PS
 from keras_parallax.table import ShardedVariable
 
 _KERAS_MODULES = ('keras.', 'tensorflow.python.keras.')
@@ -49,7 +50,9 @@ def describe(loss, variables, records):
     return found
 
 
-def plan_model(loss, variables, records, servers, request, cluster=None, fp16=NOTHING_HALVED):
+def plan_model(
+    loss, variables, records, servers, request, cluster=None, fp16=NOTHING_HALVED, reach_of=None
+):
     """Plans the trainable variables of a model.
 
     Args:
@@ -60,12 +63,22 @@ def plan_model(loss, variables, records, servers, request, cluster=None, fp16=NO
         request: the `plan.Request`.
         cluster: the `costs.Cluster`.
         fp16: `costs.Halved`: what travels in half precision.
+        reach_of: function as `formulas.reach_of` after its first argument; `None` for an optimizer
+            that moves rows by themselves.
 
     Returns:
         A `Plan`.
     """
-    uses = describe(loss, variables, records)
-    return make_plan(uses, servers, cluster=cluster, fp16=fp16, **request._asdict())
+    uses, reach = describe(loss, variables, records), rules.ANY_ROWS
+    on_servers = [
+        use
+        for use in uses
+        if use.shape and (request.architecture == PS or rules.classify(use).kind == rules.SPARSE)
+    ]
+    if servers and reach_of and request.architecture != ALLREDUCE:
+        described = tuple(rules.Described(use.name, use.shape, use.dtype) for use in uses)
+        reach = reach_of(described, frozenset(use.name for use in on_servers))
+    return make_plan(uses, servers, cluster=cluster, fp16=fp16, reach=reach, **request._asdict())
 
 
 def _use(variable, members, record):

@@ -70,9 +70,10 @@ def verdict(states, step_timeout=0):
     Args:
         states: a list with a dict for each rank: `state`, the fields of its `Progress`, `in_step`
             (seconds that its present step lasts, 0 between steps), `in_call` (the same of a
-            collective outside steps), `host`, `error` (a sentence, of a failed rank), `lost` (a
-            sentence about a dedicated server that the rank has found to be gone). `broken` has a
-            fourth item, the seconds since then.
+            collective outside steps), `in_horovod` (the name of an operation of Horovod's in which
+            the script itself has been for long), `host`, `error` (a sentence, of a failed rank),
+            `lost` (a sentence about a dedicated server that the rank has found to be gone).
+            `broken` has a fourth item, the seconds since then.
         step_timeout: seconds that a step, or a wait outside steps, may last; 0 for any time.
 
     Returns:
@@ -183,14 +184,14 @@ def _ended(states):
             )
         )
     for rank, state in enumerate(states):
-        gone = [
-            other for other in ended if states[other].get('gathers', 0) < state.get('gathers', 0)
-        ]
-        if gone and state.get('in_gather'):
+        gone, call = ended, "Horovod's operation %s" % state.get('in_horovod')
+        if state.get('in_gather'):
+            gone = [other for other in ended if _is_behind(states[other], state)]
+            call = _told(state.get('call'))
+        if gone and (state.get('in_gather') or state.get('in_horovod')):
             return UnequalCallsError(
                 'Rank %d waits in %s for %s, which %s ended; make the same calls on every rank, '
-                'and let none end before the others.'
-                % (rank, _told(state.get('call')), _names(gone), _have(gone))
+                'and let none end before the others.' % (rank, call, _names(gone), _have(gone))
             )
     return None
 

@@ -1,0 +1,80 @@
+"""What layers write in a training step beside the optimizer: states, moving averages.
+
+Keras runs these assignments (`model.updates`) with the optimizer's, in no order. A recurrent layer
+that is stateful reads its state in the backward pass too, so a state that is written before gives
+other gradients. Keras shares most of these operations with its functions for tests and predictions,
+in which there are no gradients to wait for. So a training step runs copies of them that wait.
+"""
+
+from keras_parallax import compat, graph
+from keras_parallax.compat import tf
+
+
+def leaves_of(operation, own):
+    """What a group of operations runs, as a list.
+
+    Args:
+        operation: the operation; Keras gathers a step's updates in a NoOp of NoOps, one a device.
+        own: operations at which to stop; they are part of the answer.
+    """
+    leaves, pending, seen = [], [operation], set()
+    while pending:
+        operation = pending.pop()
+        if operation in seen:
+            continue
+        seen.add(operation)
+        if operation.type == 'NoOp' and operation not in own:
+            pending.extend(operation.control_inputs)
+        else:
+            leaves.append(operation)
+    return leaves
+
+
+def gated(target, fetches, own, computed):
+    """Has what a training step writes beside its optimizer wait for the step's gradients.
+
+    Args:
+        target: the operation that runs all updates.
+        fetches: the tensors that are fetched with it.
+        own: the operations of `TrainStep`s, which wait by themselves.
+        computed: operations that have run when all gradients are there.
+
+    Returns:
+        An operation to run in place of `target`; `target` itself, if nothing has to wait.
+    """
+    leaves = leaves_of(target, own)
+    # What the loss and metrics need is run for them, whatever else runs.
+    needed = graph.ancestors([*fetches, *own])
+    others = graph.ancestors([leaf for leaf in leaves if leaf not in own], leaves=needed)
+    waiting = set()
+    for operation in others:
+        if operation.type in graph.WRITES:
+            after = graph.descendants(operation, among=others)
+            # A copy would not be in the branch that its original is in. Moving averages are (TF
+            # 1.11), which no gradient is computed from.
+            if not any(map(compat.is_in_control_flow, after)):
+                waiting |= after
+    if not waiting:
+        return target
+    copies = {}
+    with tf.name_scope(None), tf.control_dependencies(None):
+        for operation in sorted(waiting, key=compat.operation_id):
+            _copy(operation, waiting, copies, computed)
+        with tf.control_dependencies([copies.get(leaf, leaf) for leaf in leaves]):
+            return tf.no_op('parallax/updates')
+
+
+def _copy(operation, waiting, copies, computed):
+    """Copies an operation, and before it what it waits for, into `copies`."""
+    if operation not in waiting:
+        return operation
+    if operation not in copies:
+        inputs = [
+            _copy(tensor.op, waiting, copies, computed).outputs[tensor.value_index]
+            for tensor in operation.inputs
+        ]
+        controls = [_copy(o, waiting, copies, computed) for o in operation.control_inputs]
+        if operation.type in graph.WRITES:
+            controls += computed
+        copies[operation] = compat.copy_operation(operation, inputs, controls)
+    return copies[operation]
