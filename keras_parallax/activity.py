@@ -23,6 +23,11 @@ class Activity:
         self._run = None
 
     @property
+    def progress(self):
+        """How far the rank has come, a `verdict.Progress`."""
+        return self._progress
+
+    @property
     def steps(self):
         """The number of training steps begun."""
         return self._progress.steps

@@ -11,7 +11,6 @@ import json
 import os
 import secrets
 
-import h5py
 import numpy as np
 
 from keras_parallax import compat, random_state, saving, tensorflow_slots
@@ -144,7 +143,7 @@ def _write_parts(model, step, folder, save_id, state, include_optimizer, fill):
         report['model'] = report['parts'][0]['name']
     else:
         # What belongs where in the file is known when it is written.
-        with h5py.File('none', 'w', driver='core', backing_store=False) as file:
+        with saving.in_memory() as file:
             tables = _write_model(model, file, include_optimizer)
     tables = {name: rows for name, rows in tables.items() if _in_parts(rows)}
     own = {}

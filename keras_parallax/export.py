@@ -7,7 +7,7 @@ import types
 
 import numpy as np
 
-from keras_parallax import compat, export_check, files, saving
+from keras_parallax import compat, export_check, files, once, saving
 from keras_parallax.blocks import BLOCK_BYTES, ShardedRows, progress
 from keras_parallax.compat import tf
 from keras_parallax.errors import CheckpointError
@@ -19,9 +19,9 @@ _KERAS = ('keras.', 'tensorflow.python.keras.')
 def export_saved_model(model, path, custom_objects=None, show_progress=None, inputs=None):
     """Writes a model as a SavedModel with ordinary variables, to predict with.
 
-    Any one rank may call it, on its own. It needs memory for the whole model, as whoever serves
-    the model does. Dropout and the like are off, and stateful layers begin with their states at
-    zero.
+    Any one rank may call it, on its own, or all. It needs memory for the whole model, as whoever
+    serves the model does. Dropout and the like are off, and stateful layers begin with their states
+    at zero.
 
     Before the folder gets its name it is loaded, and what it predicts is compared with what the
     model does, from a few samples that are made from the shapes of the model's inputs.
@@ -53,8 +53,27 @@ def export_saved_model(model, path, custom_objects=None, show_progress=None, inp
         ['saved_model.pb', 'variables']
         ```
     """
-    if os.path.exists(path):
-        raise CheckpointError('%s exists already; export to another path.' % path)
+    of_other_rank = []
+
+    def write():
+        if os.path.exists(path) and not of_other_rank:
+            raise CheckpointError('%s exists already; export to another path.' % path)
+        _export(model, path, custom_objects, show_progress, inputs)
+        return digest()
+
+    def digest():
+        with saving.in_memory() as file:
+            return saving.own_digest(model, file, saving.write_weights(model, file))
+
+    def own():
+        # What is there was exported by another rank a moment ago.
+        of_other_rank.append(path)
+        return digest()
+
+    once.save(saving.scope_of_model(model), path, ['export'] + saving.described(model), write, own)
+
+
+def _export(model, path, custom_objects, show_progress, inputs):
     package, session = compat.package_of(model), saving.session_of(model)
     try:
         with files.folder_aside(path) as aside, _random_state_kept():

@@ -72,7 +72,7 @@ def folder_aside(path):
     If there is an error, nothing is left, also of the folders on the way that were made.
 
     Args:
-        path: where the folder is to appear; nothing may be there.
+        path: where the folder is to appear; a folder that is there already makes way for it.
     """
     parent = os.path.dirname(os.path.abspath(path))
     made = _make_folders(parent)
@@ -80,6 +80,8 @@ def folder_aside(path):
         with tempfile.TemporaryDirectory('.part', '.%s.' % os.path.basename(path), parent) as aside:
             inner = os.path.join(aside, 'folder')
             yield inner
+            if os.path.isdir(path):
+                os.rename(path, os.path.join(aside, 'before'))
             os.rename(inner, path)
     except BaseException:
         for folder in made:

@@ -9,6 +9,7 @@ out by `liveness` and spoken for by `guard`.
 import atexit
 import contextlib
 import os
+import secrets
 import socket
 import sys
 import threading
@@ -76,6 +77,7 @@ class Job:
 
     Attributes:
         rank, size, local_rank: as Horovod counts them.
+        token: tells this job from any other, the same on every rank; `None` for one rank.
         hosts: the ranks of each host, in order of local rank, as `host.hosts_of` finds them.
         cluster: the `costs.Cluster` of its hosts, the same on every rank.
         config: the `tf.ConfigProto` for sessions.
@@ -115,6 +117,7 @@ class Job:
         if self._liveness is not None:
             self._liveness.start_deadline = None
         self.rank, self.size, self.local_rank = hvd.rank(), hvd.size(), hvd.local_rank()
+        self.token = None
         self.hosts, self.cluster = [[self.rank]], costs.Cluster()
         self.config = session_config.of_worker(self.local_rank)
         # Runs before Horovod's own exit handler, which was registered by `hvd.init()`.
@@ -132,8 +135,10 @@ class Job:
         self._watch.start()
         self._excepthook, sys.excepthook = sys.excepthook, self._on_exception
         with self.call('the start of the job'):
-            said = self.gather([socket.gethostname(), self.local_rank, self._guard.place])
+            place = [socket.gethostname(), self.local_rank, self._guard.place]
+            said = self.gather(place + [secrets.token_hex(8)])
         self._guard.meet(said[0][2])
+        self.token = said[0][3]
         self.hosts = hosts_of([each[:2] for each in said])
         # Hosts may have unequal numbers of workers, but every rank must plan alike.
         workers = -(-self.size // len(self.hosts))
@@ -296,6 +301,11 @@ class Job:
             if error is not self.problem and self._activity.steps > steps and not has_ended():
                 self._activity.break_off(error)
             raise
+
+    @property
+    def progress(self):
+        """How far this rank has come with what all ranks do together, a `verdict.Progress`."""
+        return self._activity.progress
 
     def await_problem(self):
         """Waits until the watch knows why a step has broken off, or does not either."""

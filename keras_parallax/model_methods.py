@@ -7,6 +7,7 @@ from keras_parallax import (
     compat,
     compiling,
     late_import,
+    once,
     restoring,
     saving,
     scope,
@@ -70,7 +71,15 @@ def _routed(original, ours):
 def _save_weights(original, model, filepath, overwrite=True, save_format=None):
     if _is_tensorflows(model, filepath, save_format):
         _refuse_sharded(model, filepath, 'saved')
-        return original(model, filepath, overwrite, save_format)
+        once.save(
+            saving.scope_of_model(model),
+            filepath,
+            ['checkpoint'] + saving.described(model),
+            write=lambda: original(model, filepath, overwrite, save_format),
+            own=lambda: None,
+            witness=filepath + '.index',
+        )
+        return None
     return saving.save_weights(model, filepath, overwrite)
 
 

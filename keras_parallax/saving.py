@@ -5,12 +5,13 @@ afterwards. So the file is the one that plain Keras writes, and plain Keras load
 """
 
 import contextlib
+import functools
 import os
 
 import h5py
 import numpy as np
 
-from keras_parallax import compat
+from keras_parallax import compat, once
 from keras_parallax.blocks import (
     BLOCK_BYTES,
     Detours,
@@ -37,7 +38,8 @@ def save_model(
 ):
     """Saves a model to the HDF5 file that plain Keras would write; `model.save` calls it.
 
-    Any one rank may call it, on its own. The file gets its name when it is complete.
+    Any one rank may call it, on its own, and all may: those of a host that save the same thing to
+    the same path write it once. The file gets its name when it is complete.
 
     Args:
         model: a Keras model of this job.
@@ -61,12 +63,9 @@ def save_model(
         True
         ```
     """
-    package = compat.package_of(model)
-    if not overwrite and os.path.isfile(filepath) and not package.may_overwrite(filepath):
-        return
-    with created(filepath) as file:
-        tables = write_model(model, file, include_optimizer)
-        fill_datasets(model, file, tables, block_bytes, show_progress)
+    write = functools.partial(write_model, model, include_optimizer=include_optimizer)
+    content = ['model', include_optimizer]
+    _save(model, filepath, overwrite, content, write, block_bytes, show_progress)
 
 
 def save_weights(model, filepath, overwrite=True, block_bytes=BLOCK_BYTES, show_progress=None):
@@ -79,14 +78,50 @@ def save_weights(model, filepath, overwrite=True, block_bytes=BLOCK_BYTES, show_
         block_bytes: as in `save_model`.
         show_progress: as in `save_model`.
     """
+    write = functools.partial(write_weights, model)
+    _save(model, filepath, overwrite, ['weights'], write, block_bytes, show_progress)
+
+
+def _save(model, filepath, overwrite, content, write, block_bytes, show_progress):
+    """Saves what `write` writes to an open file; it returns the `Rows` that it has left out."""
     package = compat.package_of(model)
-    if not overwrite and os.path.isfile(filepath) and not package.may_overwrite(filepath):
-        return
-    with created(filepath) as file:
-        with _omitted(model, large_weights(model.weights)):
-            package.saving.save_weights_to_hdf5_group(file, model.layers)
-        tables = _weights_in(model, package, file)
-        fill_datasets(model, file, tables, block_bytes, show_progress)
+
+    def save():
+        if not overwrite and os.path.isfile(filepath) and not package.may_overwrite(filepath):
+            return None
+        with created(filepath) as file:
+            tables = write(file)
+            own = own_digest(model, file, tables)
+            fill_datasets(model, file, tables, block_bytes, show_progress)
+        return own
+
+    def own():
+        with in_memory() as file:
+            return own_digest(model, file, write(file))
+
+    once.save(scope_of_model(model), filepath, content + described(model), save, own)
+
+
+def described(model):
+    """What ranks that save the same model say of it, plain data."""
+    return [model.name] + [[weight.name, weight.shape.as_list()] for weight in model.weights]
+
+
+def in_memory():
+    """An HDF5 file that is on no disk, as a context manager."""
+    return h5py.File('none', 'w', driver='core', backing_store=False)
+
+
+def own_digest(model, file, tables):
+    """The digest of what a rank has for itself: all of a file but the rows of sharded tables."""
+    if not once.is_shared(scope_of_model(model).job):
+        return None
+    replicated = [
+        rows
+        for _, rows in sorted(tables.items())
+        if isinstance(rows, ShardedRows) and rows.table is None
+    ]
+    return once.digest_of(file, replicated, session_of(model))
 
 
 @contextlib.contextmanager
@@ -128,6 +163,14 @@ def write_model(model, file, include_optimizer=True):
     if slots:
         tables.update(_write_slots(package, optimizer, slots, file))
     return tables
+
+
+def write_weights(model, file):
+    """Writes Keras's file of a model's weights, but for rows of large ones."""
+    package = compat.package_of(model)
+    with _omitted(model, large_weights(model.weights)):
+        package.saving.save_weights_to_hdf5_group(file, model.layers)
+    return _weights_in(model, package, file)
 
 
 def fill_datasets(model, file, tables, block_bytes=BLOCK_BYTES, show_progress=None):
@@ -262,7 +305,12 @@ def _without_weights(optimizer):
 
 def session_of(model):
     """The `ParallaxSession` of a model that was built in a strategy's scope."""
-    return scope_of(model.weights[0].graph).session
+    return scope_of_model(model).session
+
+
+def scope_of_model(model):
+    """The `GraphScope` of a model that was built in a strategy's scope."""
+    return scope_of(model.weights[0].graph)
 
 
 def is_ours(model):

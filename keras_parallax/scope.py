@@ -7,7 +7,7 @@ import threading
 import weakref
 from typing import Any, List, NamedTuple
 
-from keras_parallax import cluster, compat, former
+from keras_parallax import cluster, compat, former, once
 from keras_parallax.blocks import ShardedRows
 from keras_parallax.compat import tf
 from keras_parallax.errors import ParallaxError, ScopeError
@@ -64,6 +64,7 @@ class GraphScope:
         self.session = None
         self.tables_by_name = {}
         self.records = {}
+        self.changes = once.Changes(job)
         #: Models that are compiled in a scope and built later, to the strategy of that scope.
         self.unbuilt = weakref.WeakKeyDictionary()
         self._built, self._open, self._opened_at = [], None, None
@@ -208,6 +209,11 @@ class GraphScope:
     def train_steps(self):
         """The `TrainStep`s of the graph, those of models compiled anew among them."""
         return list(self._train_steps.values())
+
+    @property
+    def is_synchronous(self):
+        """Whether ranks that have made equally many steps have the same tables."""
+        return all(step.sync for step in self._train_steps.values())
 
     def train_step_of(self, name):
         """The `TrainStep` that running the operation called `name` is, or `None`."""

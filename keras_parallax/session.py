@@ -75,6 +75,7 @@ class ParallaxSession(tf.Session):
 
     def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
         """Runs as `tf.Session.run` does; tables that are sharded are read and set in blocks."""
+        self._scope.changes.note_run(self.graph, fetches)
         run = functools.partial(
             self._translated, super().run, options=options, run_metadata=run_metadata
         )
@@ -85,7 +86,12 @@ class ParallaxSession(tf.Session):
         """Makes a callable as `tf.Session.make_callable` does."""
         fetches = blocks.replaced(fetches, self._scope.redirect())
         function = super().make_callable(fetches, feed_list, accept_options)
-        return functools.partial(self._translated, function)
+
+        def call(*args, **kwargs):
+            self._scope.changes.note_run(self.graph, fetches)
+            return self._translated(function, *args, **kwargs)
+
+        return call
 
     def _do_run(self, handle, target_list, fetch_list, *arguments):
         """Runs what `run` has resolved, in which the script may wait for another rank."""
@@ -133,8 +139,13 @@ class ParallaxSession(tf.Session):
         function = _Callable(self, callable_options)
         job, free_pages = self._scope.job, allocator.free_pages()
 
+        changes, runs = self._scope.changes, []
+        if not steps:
+            runs = list(callable_options.fetch) + list(callable_options.target)
+
         def call(*args, **kwargs):
             free_pages.keep()
+            changes.note_run(self.graph, runs)
             if not steps:
                 return self._translated(function, *args, **kwargs)
             began = time.perf_counter()
