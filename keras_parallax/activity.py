@@ -107,6 +107,21 @@ class Activity:
         if error is not None:
             self._note(error, self.steps)
 
+    @contextlib.contextmanager
+    def training(self, has_ended):
+        """While open, `fit` trains; the other ranks hear of an error, which the script may catch.
+
+        Args:
+            has_ended: function of nothing: whether no batches are left.
+        """
+        steps = self.steps
+        try:
+            yield
+        except BaseException as error:
+            if self.steps > steps and not has_ended():
+                self.break_off(error)
+            raise
+
     def break_off(self, error):
         """Says that an error has ended training, which the script may catch.
 

@@ -115,7 +115,7 @@ class MetricAverageCallback(_LateBackend, tf.keras.callbacks.Callback):
         step = step_of(self.model)
         if step.size == 1:
             return
-        with step.call('MetricAverageCallback after epoch %d' % (epoch + 1)):
+        with step.call('MetricAverageCallback'):
             self._average(step, logs)
 
     def _average(self, step, logs):

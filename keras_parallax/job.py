@@ -83,6 +83,7 @@ class Job:
         config: the `tf.ConfigProto` for sessions.
         server: the `tf.train.Server` that this process started last, or `None` if nobody has
             asked for one.
+        activity: the `Activity` of which the other ranks hear.
         problem: the exception that says why the job cannot go on, or `None`.
         step_timeout: seconds that a step, or another wait for all ranks, may last; 0 for any time.
     """
@@ -92,7 +93,7 @@ class Job:
         self.rank = int(os.environ.get('HOROVOD_RANK', 0))
         self.server = None
         self.problem = None
-        self._activity = Activity()
+        self.activity = Activity()
         self._steps = weakref.WeakSet()
         self._sessions = weakref.WeakSet()
         self._state, self._error, self._lost = RUNNING, None, None
@@ -238,7 +239,7 @@ class Job:
         Args:
             name: what the user knows it by, for messages.
         """
-        return self._activity.call(name)
+        return self.activity.call(name)
 
     def collective(self, act):
         """Runs a collective, and waits for the other ranks no longer than the job can go on.
@@ -254,7 +255,7 @@ class Job:
         """
         if self.size == 1:
             return act(None)
-        with self._activity.gathering() as call:
+        with self.activity.gathering() as call:
             try:
                 return run_beside(lambda: act(call), lambda: self.problem)
             except tf.errors.OpError as error:
@@ -266,10 +267,6 @@ class Job:
         """Waits until every rank has come here. A collective call."""
         self.gather(None)
 
-    def running(self, fetches):
-        """A context manager: while open, a session runs, as `Activity.running`."""
-        return self._activity.running(fetches)
-
     def begin_step(self, lockstep):
         """Counts a training step, which lasts until `end_step`.
 
@@ -278,29 +275,14 @@ class Job:
         """
         if lockstep and self._liveness is not None:
             self._liveness.lockstep_began = time.monotonic()
-        self._activity.begin_step(lockstep)
+        self.activity.begin_step(lockstep)
 
     def end_step(self, kind=None, error=None, trace=None):
         """Says that the training step has ended, as `__exit__` of a context manager is told.
 
         The other ranks hear of an error, which the script may catch.
         """
-        self._activity.end_step(None if error is self.problem else error)
-
-    @contextlib.contextmanager
-    def training(self, has_ended):
-        """While open, `fit` trains; the other ranks hear of an error, which the script may catch.
-
-        Args:
-            has_ended: function of nothing: whether no batches are left.
-        """
-        steps = self._activity.steps
-        try:
-            yield
-        except BaseException as error:
-            if error is not self.problem and self._activity.steps > steps and not has_ended():
-                self._activity.break_off(error)
-            raise
+        self.activity.end_step(error)
 
     @property
     def progress(self):
@@ -337,7 +319,7 @@ class Job:
 
     def _report(self):
         return dict(
-            self._activity.report(),
+            self.activity.report(),
             state=self._state,
             host=socket.gethostname(),
             error=self._error,
@@ -377,7 +359,7 @@ class Job:
                 self._states = states
                 if report['state'] != FAILED:
                     self._fail(problem, speaker(states) == self.rank)
-                if self._state == RUNNING and not self._activity.waits:
+                if self._state == RUNNING and not self.activity.waits:
                     # The others may wait for this rank in an operation of Horovod's.
                     self._shut_down()
             if problem or all(state['state'] == FINISHED for state in states):

@@ -95,7 +95,7 @@ class ParallaxSession(tf.Session):
 
     def _do_run(self, handle, target_list, fetch_list, *arguments):
         """Runs what `run` has resolved, in which the script may wait for another rank."""
-        with self._scope.job.running(fetch_list + target_list):
+        with self._scope.job.activity.running(fetch_list + target_list):
             return super()._do_run(handle, target_list, fetch_list, *arguments)
 
     @contextlib.contextmanager

@@ -54,8 +54,9 @@ class ParallaxStrategy:
             tables with `'hybrid'`, whose dense side stays synchronous. Faster where workers are
             unequal, but the numbers are no longer those of one process.
         max_staleness: with `sync=False`, how many steps a worker may be ahead of the slowest.
-        step_timeout: seconds that a training step may last before the job is given up, with an
-            error that names the rank that did not answer; 0 or `None` for any time, for debugging.
+        step_timeout: seconds that a training step, or a wait for all ranks, may last before the
+            job is given up, with an error that names the rank that did not answer; 0 or `None` for
+            any time, for debugging.
             Horovod itself gives up when a process has not answered for 30 seconds
             (`horovodrun --gloo-timeout-seconds`).
         local_aggregation: whether the workers of a host pull and push together in a training step,

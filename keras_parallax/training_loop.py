@@ -85,7 +85,7 @@ def _with_callbacks(original):
         before = BeforeCallbacks(list(callbacks or []), int(call.get('initial_epoch') or 0))
         call.set('callbacks', [before] + list(callbacks or []) + [AfterCallbacks(before)])
         _hush(call, model)
-        with _scope_of_model(model).job.training(lambda: before.has_ended):
+        with _scope_of_model(model).job.activity.training(lambda: before.has_ended):
             return original(model, *call.arguments, **call.named)
 
     method = functools.wraps(original)(method)
@@ -253,7 +253,7 @@ class BeforeCallbacks(tf.keras.callbacks.Callback):
             'trained': int(self._trained),
             'validated': _samples_in(getattr(self, 'validation_data', None)),
         }
-        with self.step.call('epoch %d of fit, at its end' % (epoch + 1)):
+        with self.step.call('fit, at the end of an epoch'):
             reports = self.step.gather(report)
         different = epoch_reports.metrics_missing([report['logs'] for report in reports])
         if different:
@@ -320,7 +320,7 @@ class AfterCallbacks(tf.keras.callbacks.Callback):
             report['rates'] = replicas.rates_of(self.model.optimizer)
             if _is_power_of_two(step.epochs):
                 report['sketches'] = replicas.sketches_of(step)
-        with step.call('epoch %d of fit, after its callbacks' % (epoch + 1)):
+        with step.call('fit, after the callbacks of an epoch'):
             reports = step.gather(report)
         when = 'after epoch %d' % (epoch + 1)
         if step.lockstep:
