@@ -287,7 +287,7 @@ class Job:
     @property
     def progress(self):
         """How far this rank has come with what all ranks do together, a `verdict.Progress`."""
-        return self._activity.progress
+        return self.activity.progress
 
     def await_problem(self):
         """Waits until the watch knows why a step has broken off, or does not either."""
