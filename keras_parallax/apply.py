@@ -60,12 +60,14 @@ class Applied(NamedTuple):
 
     Attributes:
         operations: the operations that update.
+        own: those of them that the optimizer itself has built.
         synced: dict from names to the variables that every rank must hold the same values of.
         storage: the variables on this rank's server that have to be initialized.
         state: the `OptimizerState`, or `None` if the optimizer's weights are not in Keras's order.
     """
 
     operations: List[tf.Operation]
+    own: List[tf.Operation]
     synced: Dict[str, tf.Variable]
     storage: List[tf.Variable]
     state: Optional[OptimizerState]
@@ -167,7 +169,7 @@ def build_updates(optimizer, keras_updates, variables, dense, mine, loss, clip):
             _place_on_servers(pairs, state, since)
     if state is not None:
         state.slots.update({table.variable: slots for table, slots in row_slots.items()})
-    return Applied(operations, synced, storage, state)
+    return Applied(operations, own, synced, storage, state)
 
 
 @contextlib.contextmanager

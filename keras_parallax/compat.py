@@ -303,6 +303,12 @@ def set_device(operation, device):
     operation._set_device(device)
 
 
+def set_seeds(operation, seeds):
+    """Gives an operation that draws random numbers, and that no session has run yet, its seeds."""
+    for name, seed in zip(('seed', 'seed2'), seeds):
+        operation._set_attr(name, attr_value_pb2.AttrValue(i=seed))
+
+
 def name_storage(variable, name, device):
     """Gives a variable that no session has run yet a storage of another name, on a device.
 

@@ -49,6 +49,23 @@ def writes_in(variable, operations):
     return _writes(compat.storage(variable), graph.ancestors(operations))
 
 
+def draws(operations, since):
+    """The operations that draw random numbers for updates, in the order in which they were built.
+
+    Args:
+        operations: the update operations.
+        since: only operations with a greater id (`compat.operation_id`) belong to the answer.
+    """
+    found = [
+        operation
+        for operation in graph.sources(operations)
+        if compat.operation_id(operation) > since
+        and operation.op_def.is_stateful
+        and 'seed2' in operation.node_def.attr
+    ]
+    return sorted(found, key=compat.operation_id)
+
+
 def in_branches(operations, variables):
     """Whether the storage of a variable, rather than its value, goes into a branch or a loop."""
     among = graph.ancestors(operations)

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import itertools
+import random
 
 from keras_parallax import (
     apply,
@@ -10,6 +11,7 @@ from keras_parallax import (
     compat,
     exchange,
     filling,
+    formula_graph,
     formulas,
     graph,
     host,
@@ -381,6 +383,7 @@ class TrainStep:
 
     def _apply(self, tables, dense, parts, ways, clip):
         """Builds the updates of everything that this rank updates."""
+        since = compat.operation_id(tf.no_op())
         applied = apply.build_updates(
             self._optimizer,
             self._keras_updates,
@@ -392,9 +395,20 @@ class TrainStep:
             self._loss,
             clip,
         )
+        self._agree_on_draws(formula_graph.draws(applied.own, since))
         self._synced, self._storage = applied.synced, applied.storage
         self.state = applied.state
         return applied.operations
+
+    def _agree_on_draws(self, draws):
+        """Has a formula's random numbers the same on every rank, so that replicas stay equal."""
+        if self.size == 1 or not draws:
+            return
+        seeds = [[draw.get_attr('seed'), draw.get_attr('seed2')] for draw in draws]
+        # Without any, an operation would draw other numbers in each process.
+        seeds = [pair if any(pair) else [0, random.randrange(1, 2**31)] for pair in seeds]
+        for draw, pair in zip(draws, self.gather(seeds)[0]):
+            compat.set_seeds(draw, pair)
 
     @property
     def weights(self):

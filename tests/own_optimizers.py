@@ -4,6 +4,8 @@ Where a formula asks for gradients itself it also has them wait for each other, 
 does for all others: plain Keras 2.2.4 races with itself.
 """
 
+import os
+
 import numpy as np
 import tensorflow as tf
 
@@ -287,6 +289,20 @@ def by_name(keras):
     return ByName({'table': 0.2, 'out': 0.1})
 
 
+def noisy(keras):
+    """Gradients with noise, which ranks would draw from seeds of their own."""
+    backend, seed = keras.backend, 5 + int(os.environ.get('HOROVOD_RANK', 0))
+
+    class Noisy(keras.optimizers.Adagrad):
+        def get_gradients(self, loss, params):
+            return [
+                g + backend.random_normal(backend.int_shape(p), stddev=0.01, seed=seed)
+                for g, p in zip(super().get_gradients(loss, params), params)
+            ]
+
+    return Noisy(lr=0.1)
+
+
 def by_number_of_entries(keras):
     """A rate that depends on the number of entries of a variable."""
     backend = keras.backend
@@ -356,5 +372,6 @@ OWN_FORMULAS = {
     'layerwise_adam': layerwise_adam,
     'factored': factored,
     'by_name': by_name,
+    'noisy': noisy,
     'by_number_of_entries': by_number_of_entries,
 }
