@@ -54,9 +54,14 @@ except ImportError as error:
     raise _no_horovod(error) from error
 
 from tensorflow.core.framework import attr_value_pb2  # noqa: E402
+from tensorflow.core.protobuf import config_pb2 as _config_pb2  # noqa: E402
+from tensorflow.python import pywrap_tensorflow as _c_api  # noqa: E402
 from tensorflow.python.framework import tensor_util as _tensor_util  # noqa: E402
 from tensorflow.python.keras.engine import base_layer as _tf_keras_base  # noqa: E402
+from tensorflow.python.ops import gen_dataset_ops as dataset_ops  # noqa: E402, F401
+from tensorflow.python.ops import gen_io_ops as io_ops  # noqa: E402, F401 - for resources.py
 from tensorflow.python.ops import gen_logging_ops as _gen_logging_ops  # noqa: E402
+from tensorflow.python.ops import gen_lookup_ops as lookup_ops  # noqa: E402, F401
 from tensorflow.python.ops import gen_resource_variable_ops as _gen_resource_ops  # noqa: E402
 from tensorflow.python.ops import gradients as _gradients  # noqa: E402
 from tensorflow.python.ops import gradients_impl as _gradients_impl  # noqa: E402
@@ -309,6 +314,23 @@ def set_seeds(operation, seeds):
         operation._set_attr(name, attr_value_pb2.AttrValue(i=seed))
 
 
+def has_attr(operation, name):
+    """Whether operations of an operation's type have an attribute."""
+    if operation.type not in _attrs_of_types:
+        attrs = operation.op_def.attr  # Which TF 1.11 copies at every call.
+        _attrs_of_types[operation.type] = {attr.name for attr in attrs}
+    return name in _attrs_of_types[operation.type]
+
+
+#: Dict from types of operations to sets of names.
+_attrs_of_types = {}
+
+
+def set_string(operation, name, value):
+    """Sets an attribute of an operation that no session has run yet."""
+    operation._set_attr(name, attr_value_pb2.AttrValue(s=value.encode('utf-8')))
+
+
 def name_storage(variable, name, device):
     """Gives a variable that no session has run yet a storage of another name, on a device.
 
@@ -316,7 +338,7 @@ def name_storage(variable, name, device):
     variable, its initializer among it, goes along.
     """
     operation = variable.op
-    operation._set_attr('shared_name', attr_value_pb2.AttrValue(s=name.encode('utf-8')))
+    set_string(operation, 'shared_name', name)
     set_device(operation, device)
 
 
@@ -484,6 +506,20 @@ def open_session_of(package, graph):
     return session if session is not None and session.graph is graph else None
 
 
+def open_sessions(graph):
+    """The sessions that are open for a graph: the default one, and those of the Keras packages.
+
+    Returns:
+        A list of `tf.Session`s and what stands for one, such as a debugger's, each once. The first
+        is what Keras uses.
+    """
+    sessions = [open_session_of(package, graph) for package in loaded_keras_packages()]
+    default = tf.get_default_session()
+    if default is not None and default.graph is graph:
+        sessions.insert(0, default)
+    return list(dict.fromkeys(session for session in sessions if session is not None))
+
+
 def number_in(variable):
     """The value of a small variable, without initializing any: its initial one if it has none yet.
 
@@ -496,10 +532,7 @@ def number_in(variable):
         An array.
     """
     graph = variable.graph
-    sessions = [open_session_of(package, graph) for package in loaded_keras_packages()]
-    for session in sessions:
-        if session is None:
-            continue
+    for session in open_sessions(graph):
         with graph.as_default():
             if session.run(tf.is_variable_initialized(variable)):
                 return session.run(variable)
@@ -601,6 +634,59 @@ def jemalloc_control():
     """
     path = os.path.join(tf.sysconfig.get_lib(), 'libtensorflow_framework.so')
     return getattr(ctypes.CDLL(path), 'je_mallctl', None) if os.path.exists(path) else None
+
+
+def names_of_operations(outputs, operations):
+    """The names of the operations that `Session._call_tf_sessionrun` is given.
+
+    Args:
+        outputs: a list of `TF_Output`s.
+        operations: a list of `TF_Operation`s.
+    """
+    return [
+        _c_api.TF_OperationName(operation)
+        for operation in [output.oper for output in outputs] + list(operations)
+    ]
+
+
+def name_of_output(output):
+    """The name of the tensor that a `TF_Output` is."""
+    return '%s:%d' % (_c_api.TF_OperationName(output.oper), output.index)
+
+
+def callable_options(feeds, fetches, targets, run_options):
+    """The `CallableOptions` that do what `Session._call_tf_sessionrun` is asked to.
+
+    Args:
+        feeds: a list of `TF_Output`s.
+        fetches: a list of `TF_Output`s.
+        targets: a list of `TF_Operation`s.
+        run_options: a buffer that holds `RunOptions`, or `None`.
+    """
+    options = _config_pb2.CallableOptions(
+        feed=map(name_of_output, feeds),
+        fetch=map(name_of_output, fetches),
+        target=map(_c_api.TF_OperationName, targets),
+    )
+    if run_options is not None:
+        options.run_options.ParseFromString(_c_api.TF_GetBuffer(run_options))
+    return options
+
+
+def connected_options(options, connections):
+    """`CallableOptions` with further edges.
+
+    Args:
+        options: the `CallableOptions`, which stay as they are.
+        connections: a list of `pull.Connection`s.
+    """
+    connected = _config_pb2.CallableOptions()
+    connected.CopyFrom(options)
+    for connection in connections:
+        edge = connected.tensor_connection.add()
+        edge.from_tensor = connection.replacement.name
+        edge.to_tensor = connection.replaced.name
+    return connected
 
 
 def abandon_session(session):

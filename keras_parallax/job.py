@@ -81,6 +81,7 @@ class Job:
         hosts: the ranks of each host, in order of local rank, as `host.hosts_of` finds them.
         cluster: the `costs.Cluster` of its hosts, the same on every rank.
         config: the `tf.ConfigProto` for sessions.
+        given_config: the part of it that a strategy was given, a `tf.ConfigProto`.
         server: the `tf.train.Server` that this process started last, or `None` if nobody has
             asked for one.
         activity: the `Activity` of which the other ranks hear.
@@ -88,8 +89,12 @@ class Job:
         step_timeout: seconds that a step, or another wait for all ranks, may last; 0 for any time.
     """
 
-    def __init__(self, step_timeout):
+    def __init__(self, step_timeout, config=None, earlier=()):
         self.step_timeout = step_timeout
+        self.given_config = config or tf.ConfigProto()
+        given = list(earlier) + [self.given_config]
+        # The first session of the process, which is one of ours, settles it.
+        session_config.settle_threads(given)
         self.rank = int(os.environ.get('HOROVOD_RANK', 0))
         self.server = None
         self.problem = None
@@ -120,7 +125,7 @@ class Job:
         self.rank, self.size, self.local_rank = hvd.rank(), hvd.size(), hvd.local_rank()
         self.token = None
         self.hosts, self.cluster = [[self.rank]], costs.Cluster()
-        self.config = session_config.of_worker(self.local_rank)
+        self.config = session_config.of_worker(self.local_rank, given)
         # Runs before Horovod's own exit handler, which was registered by `hvd.init()`.
         atexit.register(self._finish)
         if self.size == 1:
@@ -488,23 +493,32 @@ def _gloo_timeout():
 _job = None
 
 
-def start(step_timeout=None):
+def start(step_timeout=None, config=None, earlier=()):
     """The `Job` of this process; the first call starts it. A collective call.
 
     Args:
         step_timeout: seconds that a step may last, 0 for any time; by default what the job has, or
             `STEP_TIMEOUT_SECONDS`.
+        config: a user's `tf.ConfigProto` for sessions and servers, or `None`.
+        earlier: the `tf.ConfigProto`s of sessions that a user has opened before, in a list.
 
     Raises:
-        ScopeError: the job has been started with another `step_timeout`.
+        ScopeError: the job has been started with another `step_timeout` or `config`.
     """
     global _job
     if _job is None:
-        _job = Job(STEP_TIMEOUT_SECONDS if step_timeout is None else step_timeout)
+        seconds = STEP_TIMEOUT_SECONDS if step_timeout is None else step_timeout
+        _job = Job(seconds, config, earlier)
     if step_timeout not in (None, _job.step_timeout):
         raise ScopeError(
             'A job has one step_timeout: %g s was given first, now %g s.'
             % (_job.step_timeout, step_timeout)
+        )
+    if config not in (None, _job.given_config):
+        raise ScopeError(
+            'A job has one config, for its servers have: first {%s} was given, now {%s}. Give all '
+            'strategies the same one, or only the first.'
+            % tuple(str(one).strip().replace('\n', ', ') for one in (_job.given_config, config))
         )
     return _job
 

@@ -4,16 +4,17 @@ import contextlib
 import functools
 import itertools
 import threading
+import warnings
 import weakref
 from typing import Any, List, NamedTuple
 
-from keras_parallax import cluster, compat, former, once
+from keras_parallax import cluster, compat, former, once, resources, session_config
 from keras_parallax.blocks import ShardedRows
 from keras_parallax.compat import tf
 from keras_parallax.errors import ParallaxError, ScopeError
 from keras_parallax.filling import COPY_BYTES
-from keras_parallax.graph import ancestors, reads
-from keras_parallax.session import ParallaxSession
+from keras_parallax.graph import ancestors, descendants, reads
+from keras_parallax.session import ParallaxSession, adopt
 from keras_parallax.state_updates import gated, leaves_of
 from keras_parallax.table import ShardedVariable
 
@@ -41,8 +42,10 @@ class WeightRecord(NamedTuple):
 class GraphScope:
     """A graph that a strategy has been entered on.
 
-    Its session is an ordinary one of this process, until there is something that may lie on a
-    server (`use_server`): a session that goes through a server costs threads and memory.
+    Without servers its session is the one that Keras has already, if it has one. In a job with
+    servers it is an ordinary one of this process, until there is something that may lie on a server
+    or must outlive a session (`use_server`): a session that goes through a server costs threads and
+    memory.
 
     From then on every operation of the graph that names no task belongs on this rank's own: a
     session with several tasks would put it on task 0, another machine. The pin stays on after the
@@ -69,26 +72,56 @@ class GraphScope:
         self.unbuilt = weakref.WeakKeyDictionary()
         self._built, self._open, self._opened_at = [], None, None
         self._train_steps, self._gates, self._gated = {}, {}, {}
+        self._runners = {}
         self._fetches, self._redirected = {}, threading.Lock()
         self._looked_through = None
         self._on_server = False
+        self._seen, self._seen_version, self._seeing = 0, None, threading.RLock()
+        self._moved, self._lost = set(), {}
+        self._adopt_sessions()
+
+    def _adopt_sessions(self):
+        """Makes the session that Keras has for the graph its own, or another with what it holds."""
+        others = [session for session in compat.open_sessions(self.graph) if _may_adopt(session)]
+        if self.server is None and others and self._follows(others[0]):
+            self.session = adopt(others.pop(0), self)
+        values, contents = {}, []
+        for session in reversed(others):
+            values.update(_initialized_values(session))
+            contents.append(resources.Contents(session))
+            self._moved.update(contents[-1].iterators)
         if self.server:
             # Whoever is inside a `with tf.device` when the session moves must come out unharmed.
             self._pinned = contextlib.ExitStack()
             self._pinned.enter_context(self.graph.device(self._device_of))
             # A server keeps variables for as long as it lives: without a container of its own, a
             # graph built after `clear_session` would find the old graph's values under its names.
-            container = 'parallax.%d' % next(_numbers)
-            self._pinned.enter_context(self.graph.container(container))
+            self._container = 'parallax.%d' % next(_numbers)
+            self._pinned.enter_context(self.graph.container(self._container))
             for operation in self.graph.get_operations():
-                compat.keep_variable_in(operation, container)
-        values = {}
-        for package in compat.loaded_keras_packages():
-            session = compat.open_session_of(package, graph)
-            if session is not None:
-                values.update(_initialized_values(session))
-        self.open_session()
+                compat.keep_variable_in(operation, self._container)
+        if self.session is None:
+            self.open_session()
         self._load(values)
+        self.see_new_operations()
+        for content in contents:
+            content.load(self.session, self.target)
+            self._lost.update((iterator.name, iterator) for iterator in content.lost)
+
+    def _follows(self, session):
+        """Whether a session has the configuration that the strategy was given."""
+        return not session_config.dropped(self.job.given_config, session._config)
+
+    def _warn_of_dropped(self, sessions):
+        for session in sessions:
+            dropped = session_config.dropped(session._config or tf.ConfigProto(), self.job.config)
+            if dropped:
+                warnings.warn(
+                    "The session that Keras has goes on with the strategy's, which has another "
+                    '%s; give the configuration to ParallaxStrategy(config=...), or set the '
+                    'session before the strategy is made.' % ' and '.join(dropped),
+                    stacklevel=4,
+                )
 
     @property
     def cluster(self):
@@ -109,15 +142,47 @@ class GraphScope:
         spec.merge_from(tf.DeviceSpec.from_string(operation.device))
         return spec.to_string()
 
+    @property
+    def session_config(self):
+        """The `tf.ConfigProto` of a session of the graph."""
+        is_local = not self._on_server and self.job.size > 1
+        return session_config.of_local(self.job.config) if is_local else self.job.config
+
     def open_session(self):
         """Opens a session that sees all changes of the graph, and gives it to Keras.
 
-        On a server the values of variables outlive a session.
+        On a server, what a session holds outlives it.
         """
         earlier, self.session = self.session, ParallaxSession(self)
         if earlier is not None:
-            earlier.close()
+            earlier.retire()
         self.hand_session_to_keras()
+
+    def see_new_operations(self):
+        """Has what new operations stand for outlive a session; called before one knows them.
+
+        An iterator that was made and initialized in a local session could not move to the server:
+        so the session moves before it makes the first one.
+        """
+        if self.server is None or self._seen_version == self.graph.version:
+            return
+        with self._seeing:
+            version, new = self.graph.version, self.graph.get_operations()[self._seen :]
+            self._seen += len(new)
+            holders = resources.holders_among(new)
+            makers = {holder: resources.keep(holder, self._container) for holder in holders}
+            # Where an iterator is put whose place in the data is known, there must be none yet.
+            makers = [
+                maker
+                for holder, maker in makers.items()
+                if maker is not None and holder not in self._moved
+            ]
+            resources.redirect_readers(new)
+            if holders:
+                self.use_server()
+            if makers:
+                self.session.run(makers)
+            self._seen_version = version
 
     def use_server(self):
         """From now on the graph runs through this process's server; variables keep their values."""
@@ -134,8 +199,8 @@ class GraphScope:
     def expect_tables(self):
         """Uses the server if a weight of the scope is looked up by rows, and so may be sparse.
 
-        Only the loss tells whether it is. But what a script makes with the session before it trains
-        (lookup tables, iterators of data) does not move along, so the sooner the better.
+        Only the loss tells whether it is. But to move the session later costs a copy of what the
+        variables hold by then.
         """
         looked_up = (
             weight.dtype.is_floating and reads(weight).lookups
@@ -159,7 +224,18 @@ class GraphScope:
                 ShardedRows(variable.name, [variable], value.shape).fill(value, self.session)
 
     def hand_session_to_keras(self):
-        """Makes this scope's session that of `tf.keras`, and of `keras` if it is imported."""
+        """Makes this scope's session that of `tf.keras`, and of `keras` if it is imported.
+
+        A session that a user has set or entered since goes on with this scope's.
+        """
+        others = [
+            session
+            for session in compat.open_sessions(self.graph)
+            if _may_adopt(session) and not isinstance(session, ParallaxSession)
+        ]
+        self._warn_of_dropped(others)
+        for session in others:
+            adopt(session, self)
         for package in compat.loaded_keras_packages():
             package.backend.set_session(self.session)
 
@@ -215,18 +291,49 @@ class GraphScope:
         """Whether ranks that have made equally many steps have the same tables."""
         return all(step.sync for step in self._train_steps.values())
 
-    def train_step_of(self, name):
-        """The `TrainStep` that running the operation called `name` is, or `None`."""
-        pending, seen = [self.graph.get_operation_by_name(name)], set()
-        while pending:
-            operation = pending.pop()
-            if operation in self._train_steps:
-                return self._train_steps[operation]
-            # Keras gathers a step's updates in a group, which is a NoOp of NoOps, one a device.
-            if operation.type == 'NoOp' and operation not in seen:
-                seen.add(operation)
-                pending.extend(operation.control_inputs)
-        return None
+    def steps_run_by(self, names):
+        """The `TrainStep`s that running operations runs, a list.
+
+        Args:
+            names: the names of the operations.
+
+        Raises:
+            ParallaxError: an operation of the user's own writes to a table with each batch.
+        """
+        if not self._train_steps:
+            return []
+        operations = [self.graph.get_operation_by_name(name) for name in names]
+        steps = [
+            step
+            for first, step in self._train_steps.items()
+            if any(operation in self._runners_of(first) for operation in operations)
+        ]
+        if steps:
+            self.check_writes(names)
+        return steps
+
+    def _runners_of(self, first):
+        """The operations that run after an operation, itself among them: a set."""
+        version, runners = self._runners.get(first, (None, None))
+        if version != self.graph.version:
+            # Nothing but what groups a step follows it, so these are few.
+            runners = descendants(first)
+            self._runners[first] = self.graph.version, runners
+        return runners
+
+    def lost_iterator(self, reader):
+        """The iterator of before the scope that could not be moved, if an operation reads one.
+
+        Args:
+            reader: the name of the operation.
+
+        Returns:
+            The iterator's operation, or `None`.
+        """
+        if not self._lost:
+            return None
+        sources = [read.op.name for read in self.graph.get_operation_by_name(reader).inputs]
+        return next((self._lost[name] for name in sources if name in self._lost), None)
 
     def redirect(self):
         """Has what is new in the graph use the shards of tables, before a session runs it.
@@ -306,6 +413,11 @@ class GraphScope:
         """The weights made in the scope; not every layer makes its own with `add_weight`."""
         others = self.graph.get_collection(tf.GraphKeys.TRAINABLE_VARIABLES)
         return list(self.records) + [other for other in others if other not in self.records]
+
+
+def _may_adopt(session):
+    """Whether a session of a user's is one of TensorFlow's own, and not, say, a debugger's."""
+    return isinstance(session, (tf.Session, tf.InteractiveSession)) and not session._closed
 
 
 def _initialized_values(session):

@@ -2,14 +2,14 @@
 
 import contextlib
 import functools
-import itertools
 import re
 import threading
 import time
+import warnings
 
-from keras_parallax import allocator, blocks, session_config
+from keras_parallax import allocator, blocks, compat
 from keras_parallax.compat import tf
-from keras_parallax.errors import IdOutOfRangeError, ParallaxError
+from keras_parallax.errors import IdOutOfRangeError, ParallaxError, ScopeError
 
 #: Starts the message of the assertion that guards a table's ids; `pull` builds it.
 ID_MARK = 'keras-parallax: ids outside the table'
@@ -49,21 +49,44 @@ class _Callable(tf.Session._Callable):
             super().__del__()
 
 
+def adopt(session, scope):
+    """Makes a session that a user has opened for a scope's graph a `ParallaxSession`.
+
+    The session keeps what it holds. It is the scope's, or goes on with the scope's.
+
+    Args:
+        session: the `tf.Session`.
+        scope: the `GraphScope`.
+
+    Returns:
+        The session.
+    """
+    cls = type(session)
+    session.__class__ = type(cls.__name__, (ParallaxSession, cls), {'__module__': cls.__module__})
+    session._belongs_to(scope)
+    return session
+
+
 class ParallaxSession(tf.Session):
     """A `tf.Session` for the graph of a `GraphScope`.
+
+    A scope opens a new session when its graph is rewired. Whoever holds an earlier one, or one that
+    Keras had before the scope, may go on with it: what it is asked, the scope's session of the time
+    does.
 
     Args:
         scope: the `GraphScope` whose graph it runs.
     """
 
     def __init__(self, scope):
-        job = scope.job
-        is_local = not scope.target and job.size > 1
-        config = session_config.of_local(job.config) if is_local else job.config
-        super().__init__(scope.target, graph=scope.graph, config=config)
+        super().__init__(scope.target, graph=scope.graph, config=scope.session_config)
+        self._belongs_to(scope)
+
+    def _belongs_to(self, scope):
         self._scope = scope
         self._detours = threading.local()
-        job.abandon_at_exit(self)
+        self._connected = {}
+        scope.job.abandon_at_exit(self)
 
     def abandon(self):
         """Gives the session up without closing it.
@@ -73,6 +96,18 @@ class ParallaxSession(tf.Session):
         """
         self._closed, self._session = True, None
 
+    def retire(self):
+        """Closes the session; whoever holds it goes on with the scope's."""
+        self._connected.clear()
+        super().close()
+        self._closed = False
+
+    def close(self):
+        """Closes the session, but not the scope's, if that is another."""
+        if self._scope.session is self:
+            super().close()
+        self._closed = True
+
     def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
         """Runs as `tf.Session.run` does; tables that are sharded are read and set in blocks."""
         self._scope.changes.note_run(self.graph, fetches)
@@ -80,7 +115,8 @@ class ParallaxSession(tf.Session):
             self._translated, super().run, options=options, run_metadata=run_metadata
         )
         fetches = blocks.replaced(fetches, self._scope.redirect())
-        return blocks.run(run, self, fetches, feed_dict, self._detours_here())
+        session = self._scope.session
+        return blocks.run(run, session, fetches, feed_dict, session._detours_here())
 
     def make_callable(self, fetches, feed_list=None, accept_options=False):
         """Makes a callable as `tf.Session.make_callable` does."""
@@ -97,6 +133,14 @@ class ParallaxSession(tf.Session):
         """Runs what `run` has resolved, in which the script may wait for another rank."""
         with self._scope.job.activity.running(fetch_list + target_list):
             return super()._do_run(handle, target_list, fetch_list, *arguments)
+
+    def partial_run_setup(self, fetches, feeds=None):
+        """Sets up as `tf.Session.partial_run_setup` does."""
+        return super(ParallaxSession, self._scope.session).partial_run_setup(fetches, feeds)
+
+    def list_devices(self):
+        """Lists devices as `tf.Session.list_devices` does."""
+        return super(ParallaxSession, self._scope.session).list_devices()
 
     @contextlib.contextmanager
     def with_detours(self, detours):
@@ -115,50 +159,49 @@ class ParallaxSession(tf.Session):
         """The `blocks.Detours` of the calling thread."""
         return getattr(self._detours, 'value', None) or blocks.Detours()
 
+    def _extend_graph(self):
+        """Called before whatever may be new in the graph is run."""
+        self._scope.see_new_operations()
+        super(ParallaxSession, self._scope.session)._extend_graph()
+
+    def _call_tf_sessionrun(self, options, feed_dict, fetch_list, target_list, run_metadata):
+        """Runs what `run` and the functions of `make_callable` have resolved."""
+        scope = self._scope
+        arguments = options, feed_dict, fetch_list, target_list, run_metadata
+        run = super(ParallaxSession, scope.session)._call_tf_sessionrun
+        steps = scope.steps_run_by(compat.names_of_operations(fetch_list, target_list))
+        if not steps:
+            return run(*arguments)
+        allocator.free_pages().keep()
+        with _counted(scope.job, steps):
+            if _connections(steps):
+                return scope.session._run_connected(steps, *arguments)
+            return run(*arguments)
+
+    def _call_tf_sessionprun(self, handle, feed_dict, fetch_list):
+        if self._scope.steps_run_by(compat.names_of_operations(fetch_list, [])):
+            raise ScopeError(
+                'A training step runs in one piece: run it with session.run, or by Keras, not with '
+                'session.partial_run.'
+            )
+        run = super(ParallaxSession, self._scope.session)._call_tf_sessionprun
+        return run(handle, feed_dict, fetch_list)
+
+    def _run_connected(self, steps, options, feed_dict, fetch_list, target_list, run_metadata):
+        """Runs training steps whose pulls go through the host's leader."""
+        if run_metadata is not None:
+            _warn_of_trace()
+        feeds = sorted(feed_dict, key=compat.name_of_output)
+        wanted = compat.callable_options(feeds, fetch_list, target_list, options)
+        wanted = compat.connected_options(wanted, _connections(steps))
+        key = wanted.SerializeToString()
+        if key not in self._connected:
+            self._connected[key] = _Callable(self, wanted)
+        return self._connected[key](*[feed_dict[feed] for feed in feeds])
+
     def _make_callable_from_options(self, callable_options):
         """Makes the function that a Keras `Function` calls, in Keras 2.2.4 and in TF 1.11."""
-        given = self._scope.redirect()
-        for number, name in enumerate(callable_options.fetch):
-            if name in given:
-                callable_options.fetch[number] = tf.convert_to_tensor(given[name]).name
-        steps = [self._scope.train_step_of(name) for name in callable_options.target]
-        steps = [step for step in steps if step is not None]
-        if steps:
-            self._scope.check_writes(callable_options.target)
-        callable_options.target[:] = self._scope.gated(
-            callable_options.target, callable_options.fetch
-        )
-        # Some tensors come through the host's leader in a training step, and in nothing else: so
-        # the graph stays as it is, and the step runs with other edges in their place.
-        connections = itertools.chain(*[step.connections for step in steps])
-        for connection in dict.fromkeys(connections):
-            edge = callable_options.tensor_connection.add()
-            edge.from_tensor = connection.replacement.name
-            edge.to_tensor = connection.replaced.name
-        self._extend_graph()
-        function = _Callable(self, callable_options)
-        job, free_pages = self._scope.job, allocator.free_pages()
-
-        changes, runs = self._scope.changes, []
-        if not steps:
-            runs = list(callable_options.fetch) + list(callable_options.target)
-
-        def call(*args, **kwargs):
-            free_pages.keep()
-            changes.note_run(self.graph, runs)
-            if not steps:
-                return self._translated(function, *args, **kwargs)
-            began = time.perf_counter()
-            with contextlib.ExitStack() as ends:
-                if any(step.waits for step in steps):
-                    job.begin_step(any(step.lockstep for step in steps))
-                    ends.push(job.end_step)
-                fetched = self._translated(function, *args, **kwargs)
-            for step in steps:
-                step.after_run(time.perf_counter() - began)
-            return fetched
-
-        return call
+        return _Function(self, callable_options)
 
     def _written_problem(self, error):
         refused = _REFUSED.search(error.message or '')
@@ -180,7 +223,11 @@ class ParallaxSession(tf.Session):
         except tf.errors.OpError as error:
             if job.problem is not None:
                 raise job.problem from error
-            problem = self._id_problem(error) or self._written_problem(error)
+            problem = (
+                self._id_problem(error)
+                or self._written_problem(error)
+                or self._iterator_problem(error)
+            )
             if problem is None and isinstance(error, _LOST):
                 problem = job.lost_server()
             is_users = _USERS_OWN.search(error.message or '')
@@ -195,6 +242,20 @@ class ParallaxSession(tf.Session):
             if job.problem is not None:
                 raise job.problem from error
             raise
+
+    def _iterator_problem(self, error):
+        message = error.message or ''
+        node = _NODE.search(message)
+        if not isinstance(error, tf.errors.FailedPreconditionError) or not node:
+            return None
+        iterator = self._scope.lost_iterator(node.group('node'))
+        if iterator is None:
+            return None
+        return ScopeError(
+            'Rank %d: iterator %s was initialized before `with strategy:`, in another session, and '
+            'TensorFlow cannot copy its place in the data. Run its initializer inside the scope, '
+            'or after it.' % (self._scope.job.rank, iterator.name)
+        )
 
     def _id_problem(self, error):
         message = error.message or ''
@@ -225,3 +286,92 @@ class ParallaxSession(tf.Session):
                 rows,
             )
         )
+
+
+class _Function:
+    """A function of a graph, made from `CallableOptions`, that outlives the session it is made for.
+
+    Args:
+        session: the `ParallaxSession` that was asked for it.
+        options: the `CallableOptions`.
+    """
+
+    def __init__(self, session, options):
+        self._asked, self._scope, self._given = session, session._scope, options
+        self._session = self._function = None
+        self._make()
+
+    def _make(self):
+        scope, redirected = self._scope, self._scope.redirect()
+        options = self._options = compat.connected_options(self._given, [])
+        for number, name in enumerate(options.fetch):
+            if name in redirected:
+                options.fetch[number] = tf.convert_to_tensor(redirected[name]).name
+        options.target[:] = scope.gated(options.target, options.fetch)
+        self._asked._extend_graph()
+        self._session = scope.session
+        names = [name.split(':')[0] for name in list(options.target) + list(options.fetch)]
+        self._steps = scope.steps_run_by(names)
+        self._runs = [] if self._steps else list(options.fetch) + list(options.target)
+        # Some tensors come through the host's leader in a training step, and in nothing else: so
+        # the graph stays as it is, and the step runs with other edges in their place.
+        options = compat.connected_options(options, _connections(self._steps))
+        self._function = _Callable(self._session, options)
+
+    def __call__(self, *args, run_metadata=None):
+        if self._session is not self._scope.session:
+            self._make()
+        if run_metadata is not None and self._scope.target:
+            if not _connections(self._steps):
+                return self._run_traced(args, run_metadata)
+            _warn_of_trace()
+        allocator.free_pages().keep()
+        self._scope.changes.note_run(self._scope.graph, self._runs)
+        with _counted(self._scope.job, self._steps):
+            return self._session._translated(self._function, *args, run_metadata=run_metadata)
+
+    def _run_traced(self, args, run_metadata):
+        """Runs as `Session.run` does: a server tells a function no metadata (TF 1.11)."""
+        options, session, graph = self._options, self._session, self._scope.graph
+        feeds = dict(zip(map(graph.get_tensor_by_name, options.feed), args))
+        edges = options.tensor_connection
+        if edges:
+            # `run` has no such edges, but what they carry can be had first, and fed.
+            carried = session.run([edge.from_tensor for edge in edges], feeds)
+            places = [graph.get_tensor_by_name(edge.to_tensor) for edge in edges]
+            feeds.update(zip(places, carried))
+        fetches = [graph.get_tensor_by_name(name) for name in options.fetch]
+        targets = [graph.get_operation_by_name(name) for name in options.target]
+        fetched = session.run(fetches + targets, feeds, options.run_options, run_metadata)
+        return fetched[: len(fetches)]
+
+
+def _connections(steps):
+    """The `pull.Connection`s of `TrainStep`s, each once."""
+    return list(dict.fromkeys(edge for step in steps for edge in step.connections))
+
+
+def _warn_of_trace():
+    warnings.warn(
+        "No trace is recorded of a training step whose pulls go through the host's leader; make "
+        'the strategy with local_aggregation=False to see one.',
+        stacklevel=2,
+    )
+
+
+@contextlib.contextmanager
+def _counted(job, steps):
+    """While open, training steps run; afterwards they learn how long it took.
+
+    Args:
+        job: the `Job`.
+        steps: the `TrainStep`s, in a list; there may be none.
+    """
+    began = time.perf_counter()
+    with contextlib.ExitStack() as ends:
+        if any(step.waits for step in steps):
+            job.begin_step(any(step.lockstep for step in steps))
+            ends.push(job.end_step)
+        yield
+    for step in steps:
+        step.after_run(time.perf_counter() - began)

@@ -9,20 +9,58 @@ import os
 
 from keras_parallax.compat import tf
 
+#: What a strategy says itself: with which tasks a session deals, and that all share variables.
+_OF_OTHER_CLUSTERS = ('device_filters', 'cluster_def', 'isolate_session_state')
 
-def of_worker(local_rank):
+
+def of_worker(local_rank, given=()):
     """The session configuration of a worker: its own card, and no other, on a GPU machine.
 
     Args:
         local_rank: the worker's number on its host.
+        given: a list of a user's `tf.ConfigProto`s, of which later ones count more.
 
     Returns:
-        A `tf.ConfigProto`. As in Keras, `OMP_NUM_THREADS` bounds the threads of one operation.
+        A `tf.ConfigProto`: what was given, and what it does not say as Keras has it: soft
+        placement, and `OMP_NUM_THREADS` as the bound of the threads of one operation. Memory of
+        a card grows as it is needed.
     """
     config = _with_threads(tf.ConfigProto(allow_soft_placement=True))
-    config.gpu_options.visible_device_list = str(local_rank)
     config.gpu_options.allow_growth = True
+    for users in given:
+        config.MergeFrom(users)
+    if not config.gpu_options.visible_device_list:
+        config.gpu_options.visible_device_list = str(local_rank)
+    for name in _OF_OTHER_CLUSTERS:
+        config.ClearField(name)
     return config
+
+
+def unfit(config):
+    """What a `tf.ConfigProto` says that a session of a job cannot follow: a list of names."""
+    return [name for name in _OF_OTHER_CLUSTERS if name in _fields(config)]
+
+
+def dropped(config, followed):
+    """What a `tf.ConfigProto` says, and another does not: a list of names.
+
+    Args:
+        config: the `tf.ConfigProto`.
+        followed: the other one, or `None`, which says nothing.
+    """
+    merged = tf.ConfigProto()
+    if followed is not None:
+        merged.CopyFrom(followed)
+    of_followed = _fields(merged)
+    merged.MergeFrom(config)
+    of_merged = _fields(merged)
+    return [name for name, value in of_merged.items() if value != of_followed.get(name)]
+
+
+def _fields(config):
+    copied = tf.ConfigProto()
+    copied.CopyFrom(config)
+    return {field.name: value for field, value in copied.ListFields()}
 
 
 def of_local(config):
@@ -61,7 +99,23 @@ def of_collectives():
     )
 
 
+#: What a user has given for the threads inside operations, which the process has once.
+_given = tf.ConfigProto()
+
+
+def settle_threads(given):
+    """Has every configuration from now on ask for the threads inside operations that a user wants.
+
+    Args:
+        given: a list of the user's `tf.ConfigProto`s, of which later ones count more.
+    """
+    for config in given:
+        if config.intra_op_parallelism_threads:
+            _given.intra_op_parallelism_threads = config.intra_op_parallelism_threads
+
+
 def _with_threads(config):
     if os.environ.get('OMP_NUM_THREADS'):
         config.intra_op_parallelism_threads = int(os.environ['OMP_NUM_THREADS'])
+    config.MergeFrom(_given)
     return config

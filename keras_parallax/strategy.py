@@ -4,11 +4,13 @@ import contextlib
 import functools
 
 from keras_parallax import (
+    compat,
     formulas,
     job,
     model_methods,
     resuming,
     scope,
+    session_config,
     summary,
     units,
     updates,
@@ -65,6 +67,11 @@ class ParallaxStrategy:
         servers: where shards live; the same on every rank. `None`: on a server in each worker's
             process; `'host'`: only on those of the first worker of each host; a list of addresses
             `'host:port'`: on dedicated servers, each started by `keras-parallax server`.
+        config: a `tf.ConfigProto` for this worker's sessions and its server: threads, memory of its
+            card, graph options. What it leaves open is as the session's that Keras has by then
+            (`keras.backend.set_session`), and then as Keras's default: soft placement; the card is
+            that of the local rank, whose memory is taken as it is needed. A job has one: that of
+            the first strategy.
 
     Attributes:
         request: what was asked of the plan, a `plan.Request`.
@@ -73,8 +80,8 @@ class ParallaxStrategy:
     Raises:
         PlanError: the arguments do not go together, or are none of the above.
         ScopeError: a strategy's scope is entered inside another's or under eager execution, or the
-            job has another `step_timeout` already; a model is compiled in the scope but on another
-            graph, or after it and trained: with several ranks or dedicated servers.
+            job has another `step_timeout` or `config` already; a model is compiled in the scope
+            but on another graph, or after it and trained: with several ranks or dedicated servers.
         ParallaxError: the job's servers cannot be started.
         ServerLostError: a dedicated server is not there, or serves another job.
 
@@ -100,6 +107,7 @@ class ParallaxStrategy:
         step_timeout=job.STEP_TIMEOUT_SECONDS,
         local_aggregation=True,
         servers=None,
+        config=None,
     ):
         self.timing = Timing(sync, max_staleness)
         # Workers that do not wait for each other have nothing to push together.
@@ -119,7 +127,21 @@ class ParallaxStrategy:
             )
         if step_timeout is not None and not step_timeout >= 0:
             raise PlanError('step_timeout is 0 seconds or more, or None, not %r.' % step_timeout)
-        self._job = job.start(step_timeout or 0)
+        if config is not None and not isinstance(config, tf.ConfigProto):
+            raise PlanError('config is a tf.ConfigProto, not %r.' % (config,))
+        unfit = session_config.unfit(config or tf.ConfigProto())
+        if unfit:
+            raise PlanError(
+                "A strategy's sessions span the servers of all workers, so its config cannot set "
+                '%s; leave that out.' % ' and '.join(unfit)
+            )
+        earlier = [
+            getattr(session, '_config', None)
+            for session in compat.open_sessions(tf.get_default_graph())
+        ]
+        # What Keras uses counts most.
+        earlier = [config for config in reversed(earlier) if config is not None]
+        self._job = job.start(step_timeout or 0, config, earlier)
         model_methods.install()
         self._server = self._servers = None
         if architecture != ALLREDUCE:

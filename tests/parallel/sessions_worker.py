@@ -1,0 +1,467 @@
+"""Scripts that put into a session what Keras does not know of, and run steps in unusual ways.
+
+Usage: sessions_worker.py FOLDER PACKAGE plain|strategy|config CASE... Each case is a script as it
+is written for plain Keras, but for the strategy and the share of the data. It returns a dict of
+arrays, which each rank writes to FOLDER/CASE.RANK.npz. With `config`, the strategy is one that is
+given a configuration, and so is the session that Keras has before.
+"""
+
+import contextlib
+import os
+import sys
+import threading
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir))
+import cases  # noqa: E402
+import reference  # noqa: E402
+
+ROWS, LENGTH, BATCH, STEPS = 23, 3, 8, 4
+WORDS = ['word%d' % number for number in range(ROWS)]
+
+
+class Script(NamedTuple):
+    """What a script needs.
+
+    Attributes:
+        keras: the Keras package.
+        strategy: a `kp.ParallaxStrategy`, or `None` for plain Keras.
+    """
+
+    keras: Any
+    strategy: Any
+
+    @property
+    def rank(self):
+        return self.strategy.rank if self.strategy else 0
+
+    @property
+    def size(self):
+        return self.strategy.size if self.strategy else 1
+
+    @property
+    def session(self):
+        return self.keras.backend.get_session()
+
+    def scope(self):
+        return self.strategy or contextlib.ExitStack()
+
+    def dataset(self, seed=1, epochs=None, shuffle=False):
+        """This rank's share of the batches: of each, every so-manieth sample."""
+        random = np.random.RandomState(seed)
+        samples = BATCH * STEPS
+        ids = random.randint(0, ROWS, (samples, LENGTH)).astype(np.int32)
+        targets = random.uniform(-1, 1, (samples, 1)).astype(np.float32)
+        dataset = tf.data.Dataset.from_tensor_slices((ids, targets)).repeat(epochs)
+        dataset = dataset.map(lambda ids, targets: (tf.identity(ids), 2 * targets))
+        if shuffle:
+            dataset = dataset.shuffle(20, seed=5)
+        if self.size > 1:
+            dataset = dataset.shard(self.size, self.rank)
+        return dataset.batch(BATCH // self.size).prefetch(1)
+
+    def layers(self, ids):
+        layers = self.keras.layers
+        rows = layers.Embedding(ROWS, 4, name='table')(ids)
+        return layers.Dense(1, name='out')(layers.Flatten()(rows))
+
+    def optimizer(self, optimizer):
+        import keras_parallax as kp
+
+        if self.strategy:
+            return kp.ParallaxOptimizer(optimizer)
+        return reference.gated(optimizer)
+
+    def compile(self, model, **arguments):
+        optimizer = self.keras.optimizers.Adagrad(lr=0.1)
+        model.compile(self.optimizer(optimizer), 'mse', **arguments)
+        model.set_weights(cases.start_weights(model))
+        return model
+
+    def model(self, **arguments):
+        ids = self.keras.layers.Input((LENGTH,), dtype='int32')
+        return self.compile(self.keras.models.Model(ids, self.layers(ids)), **arguments)
+
+    def model_of(self, iterator):
+        """A model that reads an iterator; in `keras`, its tensors are the model's inputs."""
+        if self.keras is tf.keras:
+            return self.model()
+        ids, targets = iterator.get_next()
+        ids.set_shape([None, LENGTH])
+        ids = self.keras.layers.Input(tensor=ids)
+        model = self.keras.models.Model(ids, self.layers(ids))
+        return self.compile(model, target_tensors=[targets])
+
+    def fit(self, model, iterator, epochs=2):
+        data = [iterator] if self.keras is tf.keras else []
+        return model.fit(*data, epochs=epochs, steps_per_epoch=STEPS, verbose=0)
+
+    def numpy_batches(self, seed=1):
+        """This rank's batches as arrays."""
+        graph = tf.Graph()
+        with graph.as_default(), tf.Session(graph=graph) as session:
+            batch = self.dataset(seed, 1).make_one_shot_iterator().get_next()
+            return [session.run(batch) for _ in range(STEPS)]
+
+    @property
+    def steps_begun(self):
+        """The number of training steps that the job knows of."""
+        return self.strategy._job.activity.steps if self.strategy else 0
+
+
+def weights_of(model):
+    return {'weight.%d' % number: value for number, value in enumerate(model.get_weights())}
+
+
+# --- What a session holds ----------------------------------------------------------------------
+
+
+def fit_dataset(script):
+    with script.scope():
+        model = script.model()
+    history = model.fit(
+        script.dataset(epochs=2),
+        epochs=2,
+        steps_per_epoch=STEPS,
+        validation_data=Script(script.keras, None).dataset(seed=2),
+        validation_steps=2,
+        verbose=0,
+    )
+    return dict(weights_of(model), val_loss=history.history['val_loss'])
+
+
+def _iterator_made(script, when, make):
+    """Trains with an iterator of which one batch has been taken before the model was built."""
+
+    def opened():
+        iterator = make()
+        if hasattr(iterator, '_initializer') and iterator._initializer is not None:
+            script.session.run(iterator.initializer)
+        script.session.run(iterator.get_next())
+        return iterator
+
+    iterator = opened() if when == 'before' else None
+    with script.scope():
+        if when == 'inside':
+            iterator = opened()
+        if when != 'after':
+            model = script.model_of(iterator)
+        else:
+            model = script.model()
+    if when == 'after':
+        iterator = opened()
+    script.fit(model, iterator)
+    return weights_of(model)
+
+
+def iterator_before(script):
+    make = script.dataset(shuffle=True).make_initializable_iterator
+    return _iterator_made(script, 'before', make)
+
+
+def iterator_inside(script):
+    return _iterator_made(script, 'inside', script.dataset().make_initializable_iterator)
+
+
+def iterator_after(script):
+    return _iterator_made(script, 'after', script.dataset().make_initializable_iterator)
+
+
+def one_shot_before(script):
+    return _iterator_made(script, 'before', script.dataset().make_one_shot_iterator)
+
+
+def one_shot_inside(script):
+    return _iterator_made(script, 'inside', script.dataset().make_one_shot_iterator)
+
+
+def held_session(script):
+    """A session taken before the first fit, handles of iterators, a queue, a default session."""
+    with script.scope():
+        session = script.session
+        iterators = [script.dataset(seed).make_initializable_iterator() for seed in (1, 2)]
+        handle = tf.placeholder(tf.string, [])
+        shared = tf.data.Iterator.from_string_handle(
+            handle, iterators[0].output_types, iterators[0].output_shapes
+        )
+        batch = shared.get_next()
+        queue = tf.FIFOQueue(5, [tf.float32])
+        put, taken = queue.enqueue([3.0]), queue.dequeue()
+        session.run([iterator.initializer for iterator in iterators] + [put])
+        handles = session.run([iterator.string_handle() for iterator in iterators])
+        model = script.model()
+    taken_before = session.make_callable(model.weights[1].value())
+    with session.as_default():
+        for step in range(2 * STEPS):
+            model.train_on_batch(*session.run(batch, {handle: handles[step % 2]}))
+    return dict(
+        weights_of(model),
+        taken=session.run(taken),
+        bias=taken_before(),
+        same=session.run(model.layers[-1].bias),
+    )
+
+
+def own_session(script):
+    """A user's own session, as older scripts have it: they initialize everything by it."""
+    config = tf.ConfigProto()
+    config.gpu_options.allow_growth = True
+    with tf.Session(config=config) as session:
+        script.keras.backend.set_session(session)
+        iterator = script.dataset().make_initializable_iterator()
+        with script.scope():
+            model = script.model_of(iterator)
+        session.run([tf.global_variables_initializer(), tf.tables_initializer()])
+        session.run(iterator.initializer)
+        model.set_weights(cases.start_weights(model))
+        script.fit(model, iterator)
+        bias = session.run(model.layers[-1].bias)
+        return dict(weights_of(model), bias=bias)
+
+
+def lookup_tables(script):
+    """Words are looked up in tables: one filled before the scope, one inside, both by sessions."""
+    vocabulary = tf.contrib.lookup.index_table_from_tensor(WORDS)
+    renamed = tf.contrib.lookup.MutableHashTable(tf.int64, tf.int64, -1)
+    numbers = np.arange(ROWS)
+    script.session.run(tf.tables_initializer())
+    script.session.run(renamed.insert(tf.constant(numbers), tf.constant(ROWS - 1 - numbers)))
+    layers = script.keras.layers
+    with script.scope():
+        again = tf.contrib.lookup.index_table_from_tensor(WORDS, name='again')
+        back = tf.contrib.lookup.index_to_string_table_from_tensor(WORDS)
+        script.session.run([again.init, back.init])
+
+        def look_up(words):
+            words = back.lookup(again.lookup(words))
+            return renamed.lookup(vocabulary.lookup(words))
+
+        words = layers.Input((LENGTH,), dtype='string')
+        ids = layers.Lambda(look_up, output_shape=(LENGTH,), dtype='int64')(words)
+        model = script.compile(script.keras.models.Model(words, script.layers(ids)))
+    for ids, targets in script.numpy_batches():
+        model.train_on_batch(np.array(WORDS, object)[ids], targets)
+    return weights_of(model)
+
+
+def not_copied(script):
+    """An iterator over a generator of Python, initialized before the scope."""
+    dataset = tf.data.Dataset.from_generator(lambda: iter(range(9)), tf.int64)
+    iterator = dataset.make_initializable_iterator()
+    element = iterator.get_next()
+    script.session.run(iterator.initializer)
+    with script.scope():
+        model = script.model()
+    model.train_on_batch(*script.numpy_batches()[0])
+    try:
+        error, value = '', script.session.run(element)
+    except RuntimeError as problem:
+        error, value = '%s: %s' % (type(problem).__name__, problem), -1
+    script.session.run(iterator.initializer)
+    return dict(error=error, value=value, anew=script.session.run(element))
+
+
+# --- Ways to run a step ------------------------------------------------------------------------
+
+
+def _train(script, model, run_step, times=4):
+    """Runs steps, and tells how many of them the job has counted."""
+    before = script.steps_begun
+    for _ in range(times):
+        for batch in script.numpy_batches():
+            run_step(*batch)
+    density = 0.0
+    if script.strategy:
+        density = model.optimizer._parallax_step._tuning.density.get('table/embeddings', 0.0)
+    return dict(
+        weights_of(model), counted=script.steps_begun - before, ran=times * STEPS, density=density
+    )
+
+
+def sparse_input(script):
+    """Keras 2.2.4 runs a model with a sparse input by `session.run`."""
+    import scipy.sparse
+
+    layers = script.keras.layers
+    with script.scope():
+        ids = layers.Input((LENGTH,), dtype='int32')
+        features = layers.Input((5,), sparse=True)
+        hidden = layers.add([script.layers(ids), layers.Dense(1, name='wide')(features)])
+        model = script.compile(script.keras.models.Model([ids, features], hidden))
+
+    def run_step(ids, targets):
+        features = scipy.sparse.csr_matrix(np.eye(ROWS, 5, dtype=np.float32)[ids[:, 0]])
+        model.train_on_batch([ids, features], targets)
+
+    return _train(script, model, run_step)
+
+
+def traced(script):
+    options, metadata = tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE), tf.RunMetadata()
+    with script.scope():
+        model = script.model(options=options, run_metadata=metadata)
+    results = _train(script, model, model.train_on_batch)
+    return dict(results, devices=len(metadata.step_stats.dev_stats))
+
+
+def traced_dataset(script):
+    """The batch is a tensor, which `tf.keras` feeds as such."""
+    options, metadata = tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE), tf.RunMetadata()
+    with script.scope():
+        model = script.model(options=options, run_metadata=metadata)
+    model.fit(script.dataset(), epochs=2, steps_per_epoch=STEPS, verbose=0)
+    return dict(weights_of(model), devices=len(metadata.step_stats.dev_stats))
+
+
+def _by_hand(script, make_run):
+    with script.scope():
+        model = script.model()
+    model._make_train_function()
+    run = make_run(script, model, model.train_function.updates_op)
+    return _train(script, model, run)
+
+
+def session_run(script):
+    def make_run(script, model, update):
+        inputs, targets, weights = model.inputs, model.targets, model.sample_weights
+
+        def run(ids, values):
+            feeds = {inputs[0]: ids, targets[0]: values, weights[0]: np.ones(len(ids))}
+            script.session.run([update, model.total_loss], feeds)
+
+        return run
+
+    return _by_hand(script, make_run)
+
+
+def control_dependency(script):
+    """The step runs before a tensor that is fetched, in a function made of the session."""
+
+    def make_run(script, model, update):
+        with tf.control_dependencies([update]):
+            after = tf.constant(1.0)
+        feeds = [model.inputs[0], model.targets[0], model.sample_weights[0]]
+        function = script.session.make_callable(after, feeds)
+        return lambda ids, values: function(ids, values, np.ones(len(ids)))
+
+    return _by_hand(script, make_run)
+
+
+def threads_that_read(script):
+    """Threads read a weight by a session of before the scope while steps and sessions change."""
+    session, over, read = script.session, threading.Event(), []
+    with script.scope():
+        model = script.model()
+    bias = model.layers[-1].bias
+    session.run(bias)
+
+    def keep_reading():
+        while not over.is_set():
+            read.append(session.run(bias).shape)
+
+    thread = threading.Thread(target=keep_reading)
+    thread.start()
+    results = _train(script, model, model.train_on_batch)
+    over.set()
+    thread.join()
+    return dict(results, shapes=np.array(sorted(set(read))))
+
+
+# --- Configurations ----------------------------------------------------------------------------
+
+
+def configured(keras):
+    """A strategy as in Horovod's recipe, with a configuration of its own besides."""
+    import horovod.keras as hvd
+
+    import keras_parallax as kp
+
+    hvd.init()
+    config = tf.ConfigProto(intra_op_parallelism_threads=3)
+    config.gpu_options.visible_device_list = str(hvd.local_rank())
+    keras.backend.set_session(tf.Session(config=config))
+    return kp.ParallaxStrategy(config=tf.ConfigProto(inter_op_parallelism_threads=5))
+
+
+def followed_config(script):
+    """What the sessions and the server follow, before and after there is a table."""
+    layers, strategy = script.keras.layers, script.strategy
+    configs = []
+    with script.scope():
+        inputs = layers.Input((LENGTH,))
+        model = script.keras.models.Model(inputs, layers.Dense(1)(inputs))
+        script.compile(model)
+    configs.append(script.session._config)
+    with script.scope():
+        model = script.model()
+    model.train_on_batch(*script.numpy_batches()[0])
+    configs.append(script.session._config)
+    server = strategy._server
+    configs.append(server.server_def.default_session_config if server else configs[-1])
+    return {'config.%d' % number: str(config) for number, config in enumerate(configs)}
+
+
+def refused_config(script):
+    """What is said to configurations that a job cannot follow, or cannot follow any more."""
+    import keras_parallax as kp
+
+    results = {}
+    for name, config in (
+        ('same', tf.ConfigProto(inter_op_parallelism_threads=5)),
+        ('other', tf.ConfigProto(inter_op_parallelism_threads=6)),
+        ('filters', tf.ConfigProto(device_filters=['/job:worker'])),
+        ('dict', {'allow_growth': True}),
+    ):
+        try:
+            kp.ParallaxStrategy(config=config)
+            results[name] = ''
+        except kp.ParallaxError as error:
+            results[name] = '%s: %s' % (type(error).__name__, error)
+    config = tf.ConfigProto(allow_soft_placement=True, log_device_placement=False)
+    config.gpu_options.per_process_gpu_memory_fraction = 0.5
+    script.keras.backend.set_session(tf.Session(config=config))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter('always')
+        with script.scope():
+            script.model()
+    own = [str(warning.message) for warning in caught]
+    results['warned'] = '; '.join(text for text in own if 'ParallaxStrategy(config=' in text)
+    return results
+
+
+def threads_of_operations(script):
+    """The threads of a process whose operations may have so many, as the environment says."""
+    import keras_parallax as kp
+
+    number = int(os.environ['THREADS'])
+    strategy = kp.ParallaxStrategy(config=tf.ConfigProto(intra_op_parallelism_threads=number))
+    script = script._replace(strategy=strategy)
+    with script.scope():
+        model = script.model()
+    model.train_on_batch(*script.numpy_batches()[0])
+    return {'threads': len(os.listdir('/proc/self/task'))}
+
+
+def main(folder, package, how, *names):
+    strategy, keras = None, cases.keras_module(package)
+    if how == 'config':
+        strategy = configured(keras)
+    elif how == 'strategy':
+        import keras_parallax as kp
+
+        strategy = kp.ParallaxStrategy()
+    for name in names:
+        script = Script(keras, strategy)
+        if name != 'followed_config':
+            keras.backend.clear_session()
+        results = globals()[name](script)
+        np.savez(os.path.join(folder, '%s.%d.npz' % (name, script.rank)), **results)
+        print('CASE %s of rank %d is over.' % (name, script.rank), flush=True)
+
+
+if __name__ == '__main__':
+    main(*sys.argv[1:])

@@ -1,0 +1,156 @@
+"""What scripts put into a session, and the ways in which they run a step, under a strategy."""
+
+import os
+
+import launch
+import numpy as np
+import pytest
+import tensorflow as tf
+from google.protobuf import text_format
+
+TOLERANCE = 1e-5
+BOTH = (
+    'iterator_before',
+    'iterator_inside',
+    'held_session',
+    'own_session',
+    'lookup_tables',
+    'not_copied',
+    'traced',
+    'session_run',
+    'control_dependency',
+    'threads_that_read',
+)
+CASES = {
+    'keras': BOTH + ('sparse_input',),
+    'tf.keras': BOTH
+    + ('fit_dataset', 'iterator_after', 'one_shot_before', 'one_shot_inside', 'traced_dataset'),
+}
+#: What one process with a strategy could do otherwise than plain Keras.
+ALONE = ('iterator_before', 'own_session', 'lookup_tables', 'not_copied', 'traced')
+PAIRS = [(package, name) for package in CASES for name in CASES[package]]
+
+
+class Jobs:
+    """Runs all cases of a package in one job for each number of ranks, once."""
+
+    def __init__(self, folder):
+        self._folder, self._done = folder, {}
+
+    def results(self, package, how, ranks, name):
+        """The results of a case, a list with a dict for each rank."""
+        if (package, how, ranks) not in self._done:
+            names = [case for case in CASES[package] if ranks or how == 'plain' or case in ALONE]
+            self._done[package, how, ranks] = self.run(package, how, ranks, names)
+        return self._done[package, how, ranks](name)
+
+    def run(self, package, how, ranks, names, **environ):
+        """Runs cases, and returns a function from their names to their results."""
+        folder = os.path.join(self._folder, str(len(os.listdir(self._folder))))
+        os.makedirs(folder)
+        script = 'parallel/sessions_worker.py'
+        outcome = launch.run(
+            ranks, script, folder, package, how, *names, limit=300, environ=environ
+        )
+
+        def results(name):
+            paths = [os.path.join(folder, '%s.%d.npz' % (name, rank)) for rank in range(ranks or 1)]
+            for path in paths:
+                assert os.path.exists(path), outcome.output[-5000:]
+            return [dict(np.load(path)) for path in paths]
+
+        return results
+
+
+@pytest.fixture(scope='module')
+def jobs(tmpdir_factory):
+    return Jobs(str(tmpdir_factory.mktemp('sessions')))
+
+
+def assert_equal_to_plain(results, plain):
+    for name, expected in plain.items():
+        if expected.dtype.kind == 'f' and name != 'density':
+            for of_rank in results:
+                np.testing.assert_allclose(
+                    of_rank[name], expected, rtol=0, atol=TOLERANCE * max(1, np.abs(expected).max())
+                )
+
+
+@pytest.mark.parametrize('package, name', PAIRS)
+def test_what_a_session_holds_and_any_way_to_run_a_step_give_the_numbers_of_plain_keras(
+    jobs, package, name
+):
+    (plain,) = jobs.results(package, 'plain', 0, name)
+    assert_equal_to_plain(jobs.results(package, 'strategy', 2, name), plain)
+
+
+@pytest.mark.parametrize('package', CASES)
+@pytest.mark.parametrize('name', ALONE)
+def test_one_process_goes_on_with_the_session_that_keras_had(jobs, package, name):
+    (plain,) = jobs.results(package, 'plain', 0, name)
+    assert_equal_to_plain(jobs.results(package, 'strategy', 0, name), plain)
+
+
+@pytest.mark.parametrize(
+    'package, name',
+    [pair for pair in PAIRS if pair[1] in ('sparse_input', 'traced', 'session_run')]
+    + [(package, 'control_dependency') for package in CASES],
+)
+def test_every_step_is_counted_and_its_density_measured_however_it_is_run(jobs, package, name):
+    for of_rank in jobs.results(package, 'strategy', 2, name):
+        assert of_rank['counted'] == of_rank['ran'] > 10
+        assert of_rank['density'] > 0
+
+
+@pytest.mark.parametrize('package, name', [pair for pair in PAIRS if pair[1].startswith('traced')])
+def test_a_trace_that_compile_asks_for_is_recorded_on_shards(jobs, package, name):
+    for of_rank in jobs.results(package, 'strategy', 2, name):
+        assert of_rank['devices'] > 0
+
+
+@pytest.mark.parametrize('package', CASES)
+def test_an_iterator_of_before_the_scope_that_cannot_be_copied_says_so(jobs, package):
+    (alone,) = jobs.results(package, 'strategy', 0, 'not_copied')
+    assert alone['error'] == '' and alone['value'] == 0
+    for rank, of_rank in enumerate(jobs.results(package, 'strategy', 2, 'not_copied')):
+        error = str(of_rank['error'])
+        assert error.startswith('ScopeError: Rank %d: iterator IteratorV2 was ' % rank)
+        assert 'Run its initializer inside the scope' in error
+        assert of_rank['anew'] == 0
+
+
+# --- Configurations ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize('package', CASES)
+def test_sessions_and_servers_follow_the_strategys_config_and_that_of_the_session_before(
+    jobs, package
+):
+    results = jobs.run(package, 'config', 2, ['followed_config', 'refused_config'])
+    for rank, of_rank in enumerate(results('followed_config')):
+        for number in range(3):
+            config = text_format.Parse(str(of_rank['config.%d' % number]), tf.ConfigProto())
+            assert config.intra_op_parallelism_threads == 3
+            assert config.inter_op_parallelism_threads == 5
+            assert config.allow_soft_placement and config.gpu_options.allow_growth
+            assert config.gpu_options.visible_device_list == str(rank)
+    for of_rank in results('refused_config'):
+        assert of_rank['same'] == ''
+        assert str(of_rank['other']) == (
+            'ScopeError: A job has one config, for its servers have: first '
+            '{inter_op_parallelism_threads: 5} was given, now {inter_op_parallelism_threads: 6}. '
+            'Give all strategies the same one, or only the first.'
+        )
+        assert str(of_rank['filters']).startswith('PlanError: ')
+        assert 'cannot set device_filters' in str(of_rank['filters'])
+        assert str(of_rank['dict']).startswith('PlanError: config is a tf.ConfigProto, not {')
+        assert str(of_rank['warned']).count('has another gpu_options;') == 1
+
+
+def test_a_bound_of_threads_inside_operations_holds_for_the_whole_process(jobs):
+    threads = []
+    for number in ('2', '12'):
+        results = jobs.run('tf.keras', 'plain', 0, ['threads_of_operations'], THREADS=number)
+        threads.append(int(results('threads_of_operations')[0]['threads']))
+    # Such threads are the process's, and the first session makes them; there are others.
+    assert 8 <= threads[1] - threads[0] <= 12
