@@ -152,7 +152,7 @@ def ParallaxOptimizer(  # noqa: N802 - named as Horovod names its DistributedOpt
 
     Returns:
         An optimizer of a class of the same name as the given one's, so that a saved model loads
-        without this package. The given optimizer is not changed; the two share their variables.
+        without this package. It shares its attributes with the given one, whose class stays.
 
     Raises:
         ValueError: an argument is none of the above, or the optimizer's `get_updates` was replaced
