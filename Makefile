@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help env install demo test test-unit test-parallel lint format docs bench bench-one bench-smoke bench-soak clean distclean
+.PHONY: help env install demo test test-unit test-parallel test-outside lint format docs bench bench-one bench-smoke bench-soak clean distclean
 
 # Programs of the environment start each other by name (horovodrun starts python, tests start
 # horovodrun), so .venv/bin leads PATH, activated or not. Not exported to the whole Makefile:
@@ -40,6 +40,9 @@ test-unit: install ## Run the tests that need one process
 
 test-parallel: install ## Run the tests that start horovodrun on this machine
 	$(PYTEST) $(PYTEST_ARGS) tests/parallel
+
+test-outside: install ## Run code of others on us, from the package registry and of a folder (OUTSIDE=DIR)
+	OUTSIDE="$(OUTSIDE)" $(PYTEST) $(PYTEST_ARGS) tests/outside
 
 .venv-tools/stamp: requirements/tools.txt scripts/make_tools.sh
 	@scripts/make_tools.sh

@@ -1,0 +1,52 @@
+"""What the tests of others' code share: the code, made data, and how a script is run."""
+
+import os
+import sys
+
+import pytest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+
+import launch  # noqa: E402
+import made_data  # noqa: E402
+import sources  # noqa: E402
+
+
+@pytest.fixture(scope='session')
+def code():
+    """The `sources.Sources`, downloaded if they are not there."""
+    return sources.get()
+
+
+@pytest.fixture(scope='session')
+def environ(code):
+    """The environment in which the code is found."""
+    path = [code.packages] + os.environ.get('PYTHONPATH', '').split(os.pathsep)
+    return {'PYTHONPATH': os.pathsep.join(filter(None, path))}
+
+
+@pytest.fixture(scope='session')
+def home(tmp_path_factory):
+    """A home folder with made data where Keras looks for it."""
+    folder = str(tmp_path_factory.mktemp('home'))
+    made_data.write(folder)
+    return folder
+
+
+@pytest.fixture(scope='session')
+def run_scripts(environ, home):
+    """A function `(mode, ranks, folder, lines, limit) -> Outcome` that runs `run_scripts.py`."""
+
+    def run(mode, ranks, folder, lines, limit=launch.LIMIT_SECONDS):
+        return launch.run(
+            ranks,
+            'outside/run_scripts.py',
+            mode,
+            folder,
+            *lines,
+            environ=dict(environ, HOME=home, KERAS_PARALLAX_CACHE=str(folder)),
+            limit=limit,
+        )
+
+    return run

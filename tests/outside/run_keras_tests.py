@@ -1,0 +1,26 @@
+"""Runs tests of Keras's own in a strategy's scope, on each rank alike.
+
+Usage: run_keras_tests.py FOLDER RESULTS TEST...
+
+FOLDER is that of Keras's tests, and the results of a rank go to `RESULTS/RANK.xml`.
+"""
+
+import os
+import sys
+import tempfile
+
+import pytest
+
+folder, results, *tests = sys.argv[1:]
+rank = os.environ.get('HOROVOD_RANK', '0')
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+# Tests leave files in the folder they run in, and look for them there.
+os.chdir(tempfile.mkdtemp(dir=results))
+sys.exit(
+    pytest.main(
+        [os.path.join(folder, test) for test in tests]
+        + ['-q', '-c', os.devnull, '--rootdir', folder, '-p', 'no:cacheprovider', '-W', 'ignore']
+        + ['-p', 'parallax_scope', '--basetemp', os.path.join(results, 'files' + rank)]
+        + ['--junitxml', os.path.join(results, rank + '.xml')]
+    )
+)

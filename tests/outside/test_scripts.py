@@ -1,0 +1,44 @@
+"""Scripts and packages that know nothing of us, as two ranks against their plain runs."""
+
+import os
+
+import compare
+import pytest
+import run_scripts as runner
+
+SCRIPTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'scripts')
+MODELS = (
+    'DeepFM xDeepFM DCN NFM AFM PNN WDL AutoInt FNN CCPM MLR FiBiNET NFFM FLEN FGCNN DIN DIEN DSIN'
+).split()
+OPTIMIZERS = ['radam', 'lookahead', 'multiplier']
+LINES = [os.path.join(SCRIPTS, 'deepctr_model.py,' + name) for name in MODELS]
+LINES += [os.path.join(SCRIPTS, 'optimizer.py,' + name) for name in OPTIMIZERS]
+
+
+@pytest.fixture(scope='module')
+def results(run_scripts, tmp_path_factory):
+    """The folder of results of all scripts, plainly and as two ranks, and what the job printed."""
+    folder = tmp_path_factory.mktemp('scripts')
+    plain = run_scripts('plain', 0, folder, LINES)
+    assert plain.code == 0, plain.output[-5000:]
+    return str(folder), run_scripts('parallax', 2, folder, LINES)
+
+
+@pytest.mark.parametrize('line', LINES, ids=runner.name_of)
+def test_two_ranks_train_as_the_plain_script_does(results, line):
+    folder, job = results
+    try:
+        differences = compare.difference(folder, runner.name_of(line), ranks=2)
+    except AssertionError as error:
+        raise AssertionError('%s\n%s' % (error, job.output[-3000:])) from None
+    *differences, reasons = differences
+    if not reasons:
+        assert max(differences) < compare.TOLERANCE, differences
+
+
+def test_only_batch_normalization_keeps_a_script_from_being_compared(results):
+    compared = {
+        line: compare.difference(results[0], runner.name_of(line), ranks=2)[-1] for line in LINES
+    }
+    not_compared = {runner.name_of(line) for line, reasons in compared.items() if reasons}
+    assert not_compared == {'deepctr_model_NFFM'}
