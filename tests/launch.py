@@ -45,9 +45,11 @@ def run(ranks, script, *arguments, environ=None, prefix=(), limit=LIMIT_SECONDS)
             return outcome
         # Horovod 0.19.5 forks a process that loads TensorFlow to see what it was built with, just
         # after threads of its own have ended, and waits for it without a limit. Once in some
-        # hundred launches that process hung, before any code of ours had run.
+        # hundred launches that process hung, before any code of ours had run, or the dynamic linker
+        # stopped it (`dl-sort-maps.c: Assertion`), which horovodrun takes for an empty queue.
         warnings.warn(
-            'horovodrun started no rank within %d s; once more.' % START_SECONDS, stacklevel=2
+            'horovodrun started no rank; once more. It waited %d s at most.' % START_SECONDS,
+            stacklevel=2,
         )
     return _run(command, full, limit, must_start=False)
 
@@ -118,6 +120,6 @@ def _run(command, environ, limit, must_start):
         reader.join()
     code = process.wait()
     process.stdout.close()
-    if hangs and not started:
+    if not started and (hangs or code):
         return None
     return Outcome(None if hangs else code, ''.join(lines))

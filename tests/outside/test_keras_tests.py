@@ -13,8 +13,8 @@ keras/regularizers_test.py keras/constraints_test.py keras/metrics_test.py
 keras/layers/embeddings_test.py integration_tests/test_temporal_data_tasks.py
 integration_tests/test_vector_data_tasks.py keras/wrappers/scikit_learn_test.py
 """.split()
-#: They fail without us as well: PyYAML's `load` and numpy's arrays of lists are newer, and pytest
-#: has no `warns(None)` with no warning any more.
+#: They fail without us as well: PyYAML's `load` wants a loader, and a test wants a warning that
+#: is silenced here.
 FAIL_IN_PLAIN_KERAS = {
     'test_ReduceLROnPlateau_backwards_compatibility',
     'test_sequential',
@@ -22,10 +22,17 @@ FAIL_IN_PLAIN_KERAS = {
     'test_recursion',
     'test_constant_initializer_with_numpy',
 }
+#: They call `clear_session` inside the scope and compile on the new graph, which is refused.
+REFUSED = {'test_clone_functional_model', 'test_clone_sequential_model'}
 
 
 def run(ranks, code, environ, folder):
-    """The names of failed tests of each rank, the number of passed ones of rank 0, and output."""
+    """Runs Keras's tests on each rank.
+
+    Returns:
+        For each rank a dict from the names of failed tests to the messages, the number of tests
+        that passed on rank 0, and what was printed.
+    """
     outcome = launch.run(
         ranks,
         'outside/run_keras_tests.py',
@@ -38,17 +45,25 @@ def run(ranks, code, environ, folder):
     for rank in range(max(ranks, 1)):
         report = folder / ('%d.xml' % rank)
         assert report.exists(), outcome.output[-5000:]
-        cases = xml.etree.ElementTree.parse(str(report)).getroot().iter('testcase')
-        kinds = {case.get('name'): {child.tag for child in case} for case in cases}
-        failed.append({name for name, kind in kinds.items() if kind & {'failure', 'error'}})
+        cases = list(xml.etree.ElementTree.parse(str(report)).getroot().iter('testcase'))
+        failed.append(
+            {
+                case.get('name'): verdict.get('message')
+                for case in cases
+                for verdict in case
+                if verdict.tag in ('failure', 'error')
+            }
+        )
         if rank == 0:
-            passed = sum('skipped' not in kind for kind in kinds.values()) - len(failed[0])
+            passed = sum(case.find('skipped') is None for case in cases) - len(failed[0])
     return failed, passed, outcome.output
 
 
 @pytest.mark.parametrize('ranks', [0, 2])
 def test_what_passes_in_plain_keras_passes_in_a_scope(ranks, code, environ, tmp_path):
     failed, passed, output = run(ranks, code, environ, tmp_path)
-    for names in failed:
-        assert names <= FAIL_IN_PLAIN_KERAS, output[-10000:]
+    for messages in failed:
+        refused = {name for name, text in messages.items() if 'errors.ScopeError' in text}
+        assert set(messages) - refused <= FAIL_IN_PLAIN_KERAS, output[-10000:]
+        assert refused == REFUSED, messages
     assert passed > 150
