@@ -279,7 +279,6 @@ def main(
         model, exact_model = build_models(words_known, steps, dim, sampled)
         optimizer = keras.optimizers.Adagrad(lr=learning_rate)
         # Gradients are averaged, so the learning rate stays what it was.
-        optimizer = kp.ParallaxOptimizer(optimizer)  # kp: exchanges gradients.
         # The model's output is the loss already.
         model.compile(optimizer=optimizer, loss=lambda _, losses: losses)
 
@@ -305,11 +304,9 @@ def main(
         verbose=0,
         callbacks=([ProgressBar()] if chief else [])  # kp: one bar for the whole job.
         + [
-            # All workers start from the weights of rank 0.
-            kp.callbacks.BroadcastGlobalVariablesCallback(0),  # kp: same start.
             WordsPerSecond(words.size * size, chief),  # kp: x size, the whole job.
             HeldOutLoss(exact_model, held_out[0], held_out[1], batch_size),
-            kp.callbacks.MetricAverageCallback(),  # kp: logs become job-wide means.
+            kp.callbacks.MetricAverageCallback(),  # kp: means of what the line above adds.
             Perplexity(chief),
         ],
     )
