@@ -514,7 +514,7 @@ def start(step_timeout=None, config=None, earlier=()):
             'A job has one step_timeout: %g s was given first, now %g s.'
             % (_job.step_timeout, step_timeout)
         )
-    if config not in (None, _job.given_config):
+    if config is not None and config != _job.given_config:
         raise ScopeError(
             'A job has one config, for its servers have: first {%s} was given, now {%s}. Give all '
             'strategies the same one, or only the first.'
