@@ -352,7 +352,7 @@ def control_dependency(script):
 
 
 def threads_that_read(script):
-    """Threads read a weight by a session of before the scope while steps and sessions change."""
+    """A thread reads a weight by a session of before the scope while steps run."""
     session, over, read = script.session, threading.Event(), []
     with script.scope():
         model = script.model()
@@ -363,6 +363,8 @@ def threads_that_read(script):
         while not over.is_set():
             read.append(session.run(bias).shape)
 
+    # Two threads cannot build in one graph of TensorFlow 1.11, and the first step builds.
+    model._make_train_function()
     thread = threading.Thread(target=keep_reading)
     thread.start()
     results = _train(script, model, model.train_on_batch)
