@@ -22,7 +22,8 @@ FAIL_IN_PLAIN_KERAS = {
     'test_recursion',
     'test_constant_initializer_with_numpy',
 }
-#: They call `clear_session` inside the scope and compile on the new graph, which is refused.
+#: They call `clear_session` inside the scope and compile on the new graph, which several ranks may
+#: refuse.
 REFUSED = {'test_clone_functional_model', 'test_clone_sequential_model'}
 
 
@@ -65,5 +66,5 @@ def test_what_passes_in_plain_keras_passes_in_a_scope(ranks, code, environ, tmp_
     for messages in failed:
         refused = {name for name, text in messages.items() if 'errors.ScopeError' in text}
         assert set(messages) - refused <= FAIL_IN_PLAIN_KERAS, output[-10000:]
-        assert refused == REFUSED, messages
+        assert refused <= (REFUSED if ranks else set()), messages
     assert passed > 150
