@@ -4,7 +4,7 @@ import functools
 import sys
 import warnings
 
-from keras_parallax import job
+from keras_parallax import graph, job
 from keras_parallax.compat import tf
 from keras_parallax.errors import PlanError, ScopeError
 from keras_parallax.optimizer import is_horovods, is_wrapped, of_model
@@ -160,6 +160,54 @@ def _is_own_step(optimizer):
             return False
         frame = frame.f_back
     return True
+
+
+def apply_gradients_of(original):
+    """A `tf.train.Optimizer.apply_gradients` that refuses to train alone in a script's own step.
+
+    Args:
+        original: that of the base class, which `minimize` and those of subclasses call.
+    """
+
+    @functools.wraps(original)
+    def apply_gradients(optimizer, grads_and_vars, *arguments, **named):
+        pairs = list(grads_and_vars)
+        graph_scope = scope_of(tf.get_default_graph())
+        if (
+            graph_scope is not None
+            and graph_scope.must_exchange
+            and not _is_exchanged([gradient for gradient, _ in pairs])
+            and not _is_called_by_a_step()
+        ):
+            raise ScopeError(
+                'The gradients of an optimizer of class %s are applied in a step of the script '
+                'itself, so that each rank would train alone; inside `with strategy:` build the '
+                'step of kp.ParallaxOptimizer(optimizer).get_updates(loss, params), or give the '
+                'optimizer to model.compile().' % type(optimizer).__name__
+            )
+        return original(optimizer, pairs, *arguments, **named)
+
+    return apply_gradients
+
+
+def _is_exchanged(gradients):
+    """Whether gradients have been through an operation of Horovod's."""
+    tensors = []
+    for gradient in gradients:
+        is_rows = isinstance(gradient, tf.IndexedSlices)
+        tensors += [gradient.values] if is_rows else [] if gradient is None else [gradient]
+    return any(operation.type.startswith('Horovod') for operation in graph.ancestors(tensors))
+
+
+def _is_called_by_a_step():
+    """Whether Keras makes a model's function, or a wrapped optimizer its updates."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        name, names = frame.f_code.co_name, frame.f_locals
+        if name == 'make_train_function' or is_wrapped(names.get('self')):
+            return True
+        frame = frame.f_back
+    return False
 
 
 class _TrainFunction:

@@ -40,6 +40,10 @@ def _install():
     graph_scope = scope.scope_of(tf.get_default_graph())
     if graph_scope is not None:
         graph_scope.hand_session_to_keras()
+    native = tf.train.Optimizer
+    if not hasattr(native.apply_gradients, '_parallax'):
+        native.apply_gradients = compiling.apply_gradients_of(native.apply_gradients)
+        native.apply_gradients._parallax = True
     for package in compat.loaded_keras_packages():
         network, model = package.network, package.module.models.Model
         if not hasattr(network.save, '_parallax'):

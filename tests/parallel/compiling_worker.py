@@ -53,7 +53,18 @@ def own_step_not_wrapped(run):
         model.compile('sgd', 'mse')
         # Who asks for gradients alone, gets them.
         run.keras.optimizers.SGD().get_gradients(model.total_loss, model.trainable_weights)
-    return [error_of(step)]
+
+    def native_step(optimizer):
+        with run.scope():
+            model = user_scripts.words_and_dense(run.keras)
+            loss = run.keras.backend.mean(model.output)
+            optimizer.minimize(loss, var_list=model.trainable_weights)
+
+    import horovod.tensorflow as hvd
+
+    adagrad = tf.train.AdagradOptimizer(0.1)
+    native_step(hvd.DistributedOptimizer(adagrad))  # It exchanges gradients itself.
+    return [error_of(step), error_of(native_step, adagrad)]
 
 
 def loaded_after(run):
