@@ -4,7 +4,7 @@ import functools
 import sys
 import warnings
 
-from keras_parallax import graph, job
+from keras_parallax import compat, graph, job, saving
 from keras_parallax.compat import tf
 from keras_parallax.errors import PlanError, ScopeError
 from keras_parallax.optimizer import is_horovods, is_wrapped, of_model
@@ -52,10 +52,36 @@ def _compile(original, model, given, arguments, named, graph_scope):
             'ParallaxStrategy compile without it.'
         )
     original(model, of_model(model, given), *arguments, **named)
+    if job.current().size > 1:
+        _warn_of_sums(model)
     if model.built:
         graph_scope.unbuilt.pop(model, None)
     else:
         graph_scope.unbuilt[model] = graph_scope.open_strategy
+
+
+def _warn_of_sums(model):
+    """Warns of penalties that grow with the batch: the ranks' mean is not that of the joined one.
+
+    Both Keras packages sum an `activity_regularizer` over the batch, and do not divide (Keras
+    2.2.4, TF 1.11).
+    """
+    layers = saving.layers_in(compat.package_of(model), model)
+    regularizers = [getattr(layer, 'activity_regularizer', None) for layer in layers]
+    named = [
+        layer.name
+        for layer, regularizer in zip(layers, regularizers)
+        if regularizer is not None
+        and any(getattr(regularizer, factor, 1.0) for factor in ('l1', 'l2'))
+    ]
+    size = job.current().size
+    if named and job.current().rank == 0:
+        warnings.warn(
+            'Keras sums the activity_regularizer of %s over the batch, so that of a batch on each '
+            'of %d ranks weighs 1/%d of that of the joined batch; multiply its factors by %d for '
+            'the same numbers.' % (', '.join(named), size, size, size),
+            stacklevel=4,
+        )
 
 
 def _compile_later(original, model, given, arguments, named, graph_scope):

@@ -101,6 +101,25 @@ def of_horovod(run):
     return errors
 
 
+def summed_penalty(run):
+    """This rank, and the warnings of an activity regularizer, of none, and of one of 0."""
+    texts, (layers, regularizers) = [], (run.keras.layers, run.keras.regularizers)
+    for regularizer in (regularizers.l2(0.1), None, regularizers.l1(0.0)):
+        with run.scope(), warnings.catch_warnings(record=True) as noted:
+            warnings.simplefilter('always')
+            model = run.keras.models.Sequential(
+                [
+                    layers.Embedding(user_scripts.WORDS, 3, input_length=user_scripts.LENGTH),
+                    layers.Flatten(),
+                    layers.Dense(2, activity_regularizer=regularizer, name='penalized'),
+                    layers.Dense(1),
+                ]
+            )
+            model.compile('sgd', 'mse')
+        texts += [str(warning.message) for warning in noted if 'penalized' in str(warning.message)]
+    return [run.rank] + texts
+
+
 def cleared_inside(run):
     """What is raised when the scope's graph is no longer the default one."""
     with run.scope():

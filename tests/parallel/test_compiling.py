@@ -19,6 +19,7 @@ OTHERS = [
     'own_step_not_wrapped',
     'loaded_after',
     'of_horovod',
+    'summed_penalty',
     'cleared_inside',
     'never_entered',
 ]
@@ -106,6 +107,12 @@ def test_an_optimizer_of_horovod_is_refused_by_name(results):
         assert len(errors) == 5
         for error in map(str, errors):
             assert error.startswith('PlanError: The optimizer is a DistributedOptimizer of Horovod')
+
+
+def test_a_penalty_that_keras_sums_over_the_batch_is_warned_about_on_rank_0(results):
+    (rank, text), (other,) = results('summed_penalty')
+    assert (rank, other) == (0, 1)
+    assert 'of penalized over the batch' in str(text) and 'its factors by 2' in str(text)
 
 
 def test_a_graph_that_replaces_that_of_the_scope_is_refused_at_compile(results):
