@@ -1,9 +1,9 @@
 """Sparsity-aware data-parallel training for Keras: a few lines of a script, for `horovodrun`."""
 
-from keras_parallax.versions import require_python
+from keras_parallax import versions as _versions
 
 # What follows, an older Python cannot even read, and a newer one has no TensorFlow 1.11 for.
-require_python()
+_versions.require_python()
 
 from keras_parallax import callbacks
 from keras_parallax.compat import hvd as _hvd
