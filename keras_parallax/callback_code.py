@@ -1,4 +1,4 @@
-"""What the code of a callback mentions: who may stop training, or change a rate.
+"""What the code of a callback mentions: who may stop training, or change a rate or the model.
 
 Keras lets a callback do anything to the model, and does not ask it what. Its compiled code tells
 which attributes it names, which is enough to name it to the user, and to know before training which
@@ -10,6 +10,17 @@ from types import CodeType
 #: The methods in which a callback may end an epoch that has batches left.
 _WITHIN_EPOCH = ('on_epoch_begin', 'on_batch_begin', 'on_batch_end')
 _OTHERS = ('__init__', 'on_train_begin', 'on_train_end', 'on_epoch_end')
+#: What is called to change a model, to stop its training, or to wait for other ranks.
+_ACTS = (
+    'allgather',
+    'allreduce',
+    'assign',
+    'broadcast',
+    'load_weights',
+    'set_value',
+    'set_weights',
+    'stop_training',
+)
 
 
 def name_of(callback):
@@ -61,6 +72,31 @@ def may_end_an_epoch(callback):
         for name, function in methods.items()
         if name not in _OTHERS
     )
+
+
+def acts_on_training(callback):
+    """Whether a class of the user's may do something to the model, or wait for other ranks.
+
+    Args:
+        callback: a callback of a class derived from one of Keras's.
+
+    Example:
+        ```python
+        >>> import keras
+        >>> acts_on_training(keras.callbacks.EarlyStopping())
+        False
+        >>> class Mine(keras.callbacks.CSVLogger):
+        ...     def on_epoch_end(self, epoch, logs=None):
+        ...         self.model.stop_training = True
+        >>> acts_on_training(Mine('log.csv'))
+        True
+        ```
+    """
+    functions = list(vars(callback).values())
+    for cls in type(callback).__mro__:
+        if not cls.__module__.startswith(('keras.', 'tensorflow.')):
+            functions.extend(vars(cls).values())
+    return any(_names(function, attribute) for function in functions for attribute in _ACTS)
 
 
 def _methods(callback):

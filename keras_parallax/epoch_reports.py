@@ -137,6 +137,18 @@ def numbers(logs):
     }
 
 
+def samples_in(validation_data):
+    """The number of samples that an epoch is validated on, or `None` if it is not known.
+
+    Args:
+        validation_data: what Keras gives to callbacks under this name.
+    """
+    if not isinstance(validation_data, (list, tuple)) or not len(validation_data):
+        return None
+    shape = getattr(validation_data[0], 'shape', None)
+    return int(shape[0]) if isinstance(shape, tuple) and shape else None
+
+
 def averages(reports):
     """The metrics of an epoch over all ranks.
 

@@ -11,7 +11,7 @@ import warnings
 
 import numpy as np
 
-from keras_parallax import epoch_reports, replicas
+from keras_parallax import epoch_reports, fit_output, replicas
 from keras_parallax.callback_code import may_end_an_epoch, mentions, name_of
 from keras_parallax.callbacks import (
     BroadcastGlobalVariablesCallback,
@@ -82,11 +82,15 @@ def _with_callbacks(original):
         callbacks = call.get('callbacks')
         if not _is_of_several(model) or any(map(_is_before, callbacks or [])):
             return original(model, *arguments, **named)
-        before = BeforeCallbacks(list(callbacks or []), int(call.get('initial_epoch') or 0))
+        epoch = int(call.get('initial_epoch') or 0)
+        before = BeforeCallbacks(model, list(callbacks or []), epoch)
         call.set('callbacks', [before] + list(callbacks or []) + [AfterCallbacks(before)])
         _hush(call, model)
-        with _scope_of_model(model).job.activity.training(lambda: before.has_ended):
-            return original(model, *call.arguments, **call.named)
+        try:
+            with _scope_of_model(model).job.activity.training(lambda: before.has_ended):
+                return original(model, *call.arguments, **call.named)
+        finally:
+            before.restore_verbose()
 
     method = functools.wraps(original)(method)
     # For those who ask which arguments there are without following `__wrapped__`.
@@ -133,7 +137,11 @@ def _hush(call, model):
 
 
 def _averaging_first(original):
-    """A `CallbackList.__init__` that lets averages come before Keras's own progress bar too."""
+    """A `CallbackList.__init__` that lets averages come before Keras's own progress bar too.
+
+    It leaves out what rank 0 writes for all. Later would be too late: TensorBoard opens its file
+    when it is given the model.
+    """
 
     @functools.wraps(original)
     def init(callback_list, callbacks=None, *arguments, **named):
@@ -142,6 +150,7 @@ def _averaging_first(original):
             callbacks.remove(callback)
             callbacks.insert(1, callback)  # The first one makes the logs.
             callback.bars = [bar for bar in callbacks if name_of(bar) == 'ProgbarLogger']
+            callbacks = callback.acting(callbacks)
         original(callback_list, callbacks, *arguments, **named)
 
     return init
@@ -168,6 +177,7 @@ class BeforeCallbacks(tf.keras.callbacks.Callback):
     """Acts before the user's callbacks do.
 
     Args:
+        model: the model that is trained.
         callbacks: the user's callbacks.
         initial_epoch: the epoch with which training begins.
 
@@ -180,12 +190,40 @@ class BeforeCallbacks(tf.keras.callbacks.Callback):
         has_ended: whether there are no batches left.
     """
 
-    def __init__(self, callbacks, initial_epoch):
+    def __init__(self, model, callbacks, initial_epoch):
         super().__init__()
-        self._callbacks, self._initial_epoch = callbacks, initial_epoch
+        self._model, self._callbacks, self._initial_epoch = model, callbacks, initial_epoch
+        self._verbose = []
         self.step = self.callbacks_of = None
         self.ends_epochs, self.bars, self.has_ended = False, [], False
         self._trained, self._warned = 0, False
+
+    def acting(self, callbacks):
+        """Those of some callbacks that act on this rank; those that need not print no longer do.
+
+        A collective call.
+
+        Args:
+            callbacks: a list of callbacks, Keras's own among them.
+        """
+        step = step_of(self._model)
+        if not step.acts_in_fit:
+            return callbacks
+        with step.call('the start of fit'):
+            of_rank_0 = step.gather(fit_output.outputs(self._callbacks))[0]
+        if step.rank == 0:
+            return callbacks
+        silent, mute = fit_output.left_to(of_rank_0, callbacks)
+        self._verbose = [(callback, callback.verbose) for callback in mute]
+        for callback in mute:
+            callback.verbose = 0
+        return [callback for callback in callbacks if callback not in silent]
+
+    def restore_verbose(self):
+        """Lets callbacks print again as they did before, when training has ended."""
+        for callback, verbose in self._verbose:
+            callback.verbose = verbose
+        self._verbose = []
 
     def on_train_begin(self, logs=None):
         """Compares what the ranks are about to do, and gives all the values of one."""
@@ -251,7 +289,7 @@ class BeforeCallbacks(tf.keras.callbacks.Callback):
         report = {
             'logs': epoch_reports.numbers(logs),
             'trained': int(self._trained),
-            'validated': _samples_in(getattr(self, 'validation_data', None)),
+            'validated': epoch_reports.samples_in(getattr(self, 'validation_data', None)),
         }
         with self.step.call('fit, at the end of an epoch'):
             reports = self.step.gather(report)
@@ -277,14 +315,6 @@ class BeforeCallbacks(tf.keras.callbacks.Callback):
                 '%s. Each gets the average of those that have it.' % different, stacklevel=2
             )
         self._warned = True
-
-
-def _samples_in(validation_data):
-    """The number of samples that an epoch is validated on, or `None` if it is not known."""
-    if not isinstance(validation_data, (list, tuple)) or not len(validation_data):
-        return None
-    shape = getattr(validation_data[0], 'shape', None)
-    return int(shape[0]) if isinstance(shape, tuple) and shape else None
 
 
 class AfterCallbacks(tf.keras.callbacks.Callback):

@@ -1,5 +1,7 @@
 """Models, data and callbacks with which scripts train in a job and in plain Keras alike."""
 
+import os
+
 import cases
 import numpy as np
 
@@ -61,4 +63,34 @@ def deciding(callbacks, monitor='loss'):
     return [
         callbacks.ReduceLROnPlateau(monitor, factor=0.5, patience=1, min_delta=0.02),
         callbacks.EarlyStopping(monitor, patience=3, min_delta=0.02),
+    ]
+
+
+def writing(callbacks, folder, histograms=True):
+    """Keras's callbacks that write: events in `FOLDER/events`, lines in `FOLDER/log.csv`.
+
+    Args:
+        callbacks: the `callbacks` module of a Keras package.
+        folder: the folder.
+        histograms: whether events have those of weights and gradients. Two such callbacks of one
+            process write each other's.
+    """
+    events = {'histogram_freq': 1, 'write_grads': True} if histograms else {}
+    return [
+        callbacks.TensorBoard(os.path.join(folder, 'events'), **events),
+        callbacks.CSVLogger(os.path.join(folder, 'log.csv'), append=True),
+    ]
+
+
+def printing(callbacks, path):
+    """Keras's callbacks that print when they act, as they do here after the second epoch.
+
+    Args:
+        callbacks: the `callbacks` module of a Keras package.
+        path: the path of a checkpoint.
+    """
+    return [
+        callbacks.ModelCheckpoint(path, verbose=1),
+        callbacks.ReduceLROnPlateau('loss', patience=1, min_delta=9, verbose=1),
+        callbacks.EarlyStopping('loss', patience=1, min_delta=9, verbose=1),
     ]

@@ -1,5 +1,7 @@
 """Scripts that train with `fit` as in plain Keras: their numbers, and what is refused."""
 
+import csv
+import glob
 import os
 import pickle
 
@@ -9,6 +11,7 @@ import numpy as np
 import pytest
 import recipes
 import reference
+import tensorflow as tf
 
 PACKAGES = ('keras', 'tf.keras')
 RANKS = recipes.RANKS
@@ -16,7 +19,7 @@ TOLERANCE = 1e-5
 CASES = (
     'shortest:everywhere', 'shortest:on_rank_0', 'explicit', 'generator', 'taking_turns',
     'set_between', 'not_a_number', 'one_stops', 'chief_validates', 'different', 'normalized',
-    'stateful', 'printed', 'wrapped', 'asynchronous',
+    'stateful', 'printed', 'written', 'told', 'wrapped', 'asynchronous',
 )  # fmt: skip
 
 
@@ -250,6 +253,87 @@ def test_only_rank_0_prints_unless_asked(show):
         assert rank['asked evaluate']
         # The epoch's line has the metric of `History`.
         assert ' loss: %.4f' % rank['loss'][0] in rank['asked fit']
+
+
+@pytest.fixture
+def written(show, plain, keras, job, tmpdir):
+    """The folders that the ranks and plain Keras have written to, and the weights at the end."""
+    ranks, model = show('written'), plain()
+    named = {'validation_data': recipes.data(*recipes.HELD_OUT)}
+    fit(model, recipes.writing(keras.callbacks, str(tmpdir)), epochs=2, **named)
+    model.compile(reference.gated(recipes.optimizer(keras)), 'mse', metrics=['mae'])
+    callbacks = recipes.writing(keras.callbacks, str(tmpdir))[1:]
+    fit(model, callbacks, epochs=4, initial_epoch=2, **named)
+    for rank in ranks:
+        assert_same_weights(rank['weights'], model.get_weights())
+    return os.path.join(job[0], 'written'), str(tmpdir)
+
+
+def events_in(folder):
+    """Values in the one file of events in a folder, a dict from tags to lists of floats."""
+    (path,) = glob.glob(os.path.join(folder, 'events', '*'))
+    values = {}
+    for event in tf.train.summary_iterator(path):
+        for value in event.summary.value:
+            number = value.histo.sum if value.HasField('histo') else value.simple_value
+            values.setdefault(value.tag, []).append(number)
+    return values
+
+
+def assert_same_events(found, expected):
+    for tag, values in expected.items():
+        # Batches of each rank are smaller, but those of validation not unequal.
+        if '_out' not in tag and 'batch_' not in tag:
+            own, other = np.mean(found[tag]), np.mean(values)
+            np.testing.assert_allclose(own, other, rtol=1e-4, atol=1e-4, err_msg=tag)
+
+
+def assert_same_lines(found, expected, count):
+    rows = []
+    for path in (found, expected):
+        with open(path) as file:
+            rows.append(list(csv.reader(file)))
+    assert rows[0][0] == rows[1][0]
+    assert [row[0] for row in rows[0][1:]] == [str(epoch) for epoch in range(count)]
+    found, expected = (np.array(lines[1 : 1 + count], float) for lines in rows)
+    np.testing.assert_allclose(found, expected, rtol=TOLERANCE)
+
+
+def test_what_all_ranks_would_write_rank_0_writes_once_with_the_numbers_of_plain_keras(written):
+    found, expected = (events_in(place) for place in written)
+    assert sorted(found) == sorted(expected)
+    assert any(tag.endswith('_grad') for tag in found) and 'table/embeddings_0' in found
+    assert_same_events(found, expected)
+    assert_same_lines(*(os.path.join(place, 'log.csv') for place in written), 4)
+
+
+def test_ranks_write_to_places_of_their_own_as_they_are_asked_to(written):
+    folder, plainly = written
+    for rank in range(RANKS):
+        own = os.path.join(folder, 'rank%d' % rank)
+        found, expected = (events_in(place) for place in (own, plainly))
+        assert any('val_loss' in tag for tag in found)
+        assert_same_events(found, {tag: expected[tag] for tag in found})
+        paths = [os.path.join(place, 'log.csv') for place in (own, plainly)]
+        assert_same_lines(*paths, 2)
+    paths = os.path.join(folder, 'of_rank_1.csv'), os.path.join(plainly, 'log.csv')
+    assert_same_lines(*paths, 2)
+
+
+def test_callbacks_that_would_print_the_same_on_all_ranks_print_on_rank_0(
+    show, plain, keras, tmpdir, capsys
+):
+    path = str(tmpdir.join('model.h5'))
+    fit(plain(), recipes.printing(keras.callbacks, path))
+    expected = capsys.readouterr().out
+    assert [word in expected for word in ('saving', 'reducing', 'early')] == [True] * 3
+    ranks = show('told')
+    folder = ranks[0]['same'].split('saving model to ')[1].split('model.h5')[0]
+    assert ranks[0]['same'].replace(folder, str(tmpdir) + os.sep) == expected
+    assert ranks[1]['same'] == ''
+    # A checkpoint for each rank, but one decision.
+    assert 'saving model to' in ranks[1]['own'] and 'early' not in ranks[1]['own']
+    assert ranks[1]['asked again'] == [1, 1, 1]
 
 
 def test_wrappers_for_scikit_learn_still_know_the_arguments_of_fit(show, plain):

@@ -303,6 +303,36 @@ def printed(rank):
     return results
 
 
+def written(rank):
+    """Callbacks that write to one place on all ranks, and those that write to one for each."""
+    model, own = rank.started(), os.path.join(rank.folder, 'rank%d' % rank.number)
+    os.makedirs(own)
+    callbacks = recipes.writing(rank.callbacks, rank.folder)
+    callbacks += recipes.writing(rank.callbacks, own, histograms=False)
+    if rank.number == 1:
+        callbacks.append(rank.callbacks.CSVLogger(os.path.join(rank.folder, 'of_rank_1.csv')))
+    named = {'validation_data': recipes.data(*recipes.HELD_OUT)}
+    rank.fit(model, callbacks, epochs=2, **named)
+    # The graph of rank 0 has more in it now.
+    with rank.strategy:
+        model.compile(recipes.optimizer(rank.keras), 'mse', metrics=['mae'])
+    callbacks = recipes.writing(rank.callbacks, rank.folder)[1:]
+    rank.fit(model, callbacks, epochs=4, initial_epoch=2, **named)
+    return {'weights': model.get_weights()}
+
+
+def told(rank):
+    """What callbacks print that have been asked to, of one path and of one for each rank."""
+    results = {}
+    for name, path in (('same', 'model.h5'), ('own', '%d.h5' % rank.number)):
+        callbacks = recipes.printing(rank.callbacks, os.path.join(rank.folder, path))
+        with contextlib.redirect_stdout(io.StringIO()) as text:
+            rank.fit(rank.started(), callbacks)
+        results[name] = text.getvalue()
+        results['asked again'] = [callback.verbose for callback in callbacks]
+    return results
+
+
 def wrapped(rank):
     """Keras's wrappers for scikit-learn ask which arguments `fit` has."""
     name = rank.keras.__name__.replace('tensorflow.', 'tensorflow.python.')

@@ -1,11 +1,11 @@
-"""Which callbacks may end an epoch early, and which change a rate."""
+"""Which callbacks may end an epoch early, and which change a rate or the model."""
 
 import keras
 import pytest
 import tensorflow as tf
 
 import keras_parallax as kp
-from keras_parallax.callback_code import may_end_an_epoch, mentions
+from keras_parallax.callback_code import acts_on_training, may_end_an_epoch, mentions
 
 PACKAGES = [keras.callbacks, tf.keras.callbacks]
 both = pytest.mark.parametrize('callbacks', PACKAGES, ids=['keras', 'tf.keras'])
@@ -80,3 +80,19 @@ def test_rates_by_horovods_callbacks_are_theirs():
     warmup = kp.callbacks.LearningRateWarmupCallback(initial_lr=0.1)
     assert mentions(warmup, 'lr') and mentions(warmup, 'momentum')
     assert not may_end_an_epoch(warmup)
+
+
+@both
+def test_what_keras_itself_does_in_a_callback_is_no_act_of_the_users(callbacks):
+    assert not acts_on_training(callbacks.TensorBoard())
+    assert not acts_on_training(type('Own', (callbacks.TensorBoard,), {'on_batch_end': nothing})())
+
+
+@both
+def test_a_class_of_the_users_that_waits_or_changes_the_model_acts_on_training(callbacks):
+    def average(self, epoch, logs=None):
+        self.horovod.allreduce(logs['loss'])
+
+    for method in (stop, average):
+        own = type('Own', (callbacks.TensorBoard,), {'on_epoch_end': method})()
+        assert acts_on_training(own)
