@@ -4,6 +4,7 @@ import os
 
 import cases
 import numpy as np
+import tensorflow as tf
 
 RANKS, BATCH, BATCHES, EPOCHS = 2, 12, 8, 14
 #: The batches that validate.
@@ -44,6 +45,37 @@ def stateful_model(keras):
     return keras.models.Model(ids, layers.Dense(1, name='out')(hidden))
 
 
+def seeded(keras):
+    """An initializer of values that are the same wherever a model is built."""
+    return keras.initializers.RandomUniform(-0.5, 0.5, seed=9)
+
+
+def shapeless_model(keras):
+    """A model that learns its shape from its first batch."""
+    start, layers = {'kernel_initializer': seeded(keras)}, keras.layers
+    scaled = layers.Lambda(lambda ids: ids / float(cases.ROWS))
+    hidden = layers.Dense(4, activation='tanh', **start)
+    return keras.models.Sequential([scaled, hidden, layers.Dense(1, **start)])
+
+
+def subclassed_model(keras):
+    """A model of a class of its own, with a table."""
+
+    class Regressor(keras.models.Model):
+        def __init__(self):
+            super().__init__()
+            self.table = keras.layers.Embedding(
+                cases.ROWS, cases.WIDTH, embeddings_initializer=seeded(keras)
+            )
+            self.mean = keras.layers.GlobalAveragePooling1D()
+            self.out = keras.layers.Dense(1, kernel_initializer=seeded(keras))
+
+        def call(self, ids):
+            return self.out(self.mean(self.table(ids)))
+
+    return Regressor()
+
+
 def data(begin=0, end=BATCHES, rank=None):
     """Ids and targets of some batches: of one rank, or of the joined batches."""
     batches = list(cases.joined_batches(cases.CASES['adagrad'], RANKS, end))[begin:]
@@ -51,6 +83,29 @@ def data(begin=0, end=BATCHES, rank=None):
         batches = [cases.share(batch, rank, RANKS) for batch in batches]
     ids, targets = (np.concatenate(parts) for parts in zip(*batches))
     return ids, targets
+
+
+def datasets(size, rank=None):
+    """Arguments of `fit` of `tf.keras` that give it the data in batches, a dict.
+
+    Args:
+        size: the number of samples in a batch.
+        rank: as `data` takes it.
+    """
+
+    def batches(*bounds):
+        ids, targets = data(*bounds, rank=rank)
+        pairs = tf.data.Dataset.from_tensor_slices((ids, targets.astype(np.float32)))
+        return pairs.batch(size).repeat()
+
+    return {
+        'x': batches(),
+        'steps_per_epoch': BATCHES,
+        'validation_data': batches(*HELD_OUT),
+        'validation_steps': HELD_OUT[1] - HELD_OUT[0],
+        'epochs': EPOCHS,
+        'verbose': 0,
+    }
 
 
 def deciding(callbacks, monitor='loss'):

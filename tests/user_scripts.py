@@ -143,6 +143,37 @@ def shared_instance(run):
     return run.end(combined)
 
 
+def generator_and_critic(run):
+    """Two networks that train in turns, one through the other, with an optimizer for each."""
+    layers, models = run.keras.layers, run.keras.models
+    with run.scope():
+        noise, label = layers.Input((4,)), layers.Input((1,))
+        rows = layers.Flatten()(layers.Embedding(WORDS, 4, name='made')(label))
+        made = layers.Dense(5, activation='tanh')(layers.multiply([noise, rows]))
+        generator = models.Model([noise, label], made)
+        sample, of = layers.Input((5,)), layers.Input((1,))
+        rows = layers.Flatten()(layers.Embedding(WORDS, 3, name='judged')(of))
+        hidden = layers.LeakyReLU(0.2)(layers.Dense(6)(layers.concatenate([sample, rows])))
+        critic = models.Model([sample, of], layers.Dense(1, activation='sigmoid')(hidden))
+        critic.compile(run.gated(run.keras.optimizers.Adam(0.01, 0.5)), 'binary_crossentropy')
+        critic.trainable = False
+        both = models.Model([noise, label], critic([generator([noise, label]), label]))
+        both.compile(run.gated(run.keras.optimizers.Adam(0.02, 0.5)), 'binary_crossentropy')
+    run.start(generator)
+    run.start(critic)
+    random = np.random.RandomState(4)
+    for _ in range(6):
+        batch = random.normal(size=(BATCH, 4)), random.normal(size=(BATCH, 5))
+        words = random.randint(0, WORDS, (BATCH, 1))
+        noise, samples, labels = cases.share([*batch, words], run.rank, run.ranks)
+        yes, no = np.ones((len(labels), 1)), np.zeros((len(labels), 1))
+        made = generator.predict([noise, labels])
+        critic.train_on_batch([samples, labels], yes)
+        critic.train_on_batch([made, labels], no)
+        both.train_on_batch([noise, labels], yes)
+    return run.end(generator, critic)
+
+
 def compiled_again(run):
     """A model that is compiled with one optimizer after the other, and with its own anew."""
     results = []
@@ -357,6 +388,7 @@ SCRIPTS = {
         instance,
         of_tensorflow,
         shared_instance,
+        generator_and_critic,
         compiled_again,
         loaded,
         cloned,

@@ -17,7 +17,8 @@ PACKAGES = ('keras', 'tf.keras')
 RANKS = recipes.RANKS
 TOLERANCE = 1e-5
 CASES = (
-    'shortest:everywhere', 'shortest:on_rank_0', 'explicit', 'generator', 'taking_turns',
+    'shortest:everywhere', 'shortest:on_rank_0', 'explicit', 'generator', 'built_by_fit',
+    'taking_turns',
     'set_between', 'not_a_number', 'one_stops', 'chief_validates', 'different', 'normalized',
     'stateful', 'printed', 'written', 'told', 'wrapped', 'asynchronous',
 )  # fmt: skip
@@ -37,7 +38,8 @@ def keras(package):
 def job(package, tmpdir_factory):
     """Runs all cases in one job; a folder and an `Outcome`."""
     folder = str(tmpdir_factory.mktemp('training'))
-    outcome = launch.run(RANKS, 'parallel/training_worker.py', folder, package, *CASES, limit=300)
+    names = CASES + (('from_dataset',) if package == 'tf.keras' else ())
+    outcome = launch.run(RANKS, 'parallel/training_worker.py', folder, package, *names, limit=300)
     return folder, outcome
 
 
@@ -67,7 +69,8 @@ def plain(keras):
         model = build(keras)
         optimizer = reference.gated(recipes.optimizer(keras))
         model.compile(optimizer, 'mse', metrics=['mae'])
-        model.set_weights(cases.start_weights(model))
+        if model.weights:
+            model.set_weights(cases.start_weights(model))
         return model
 
     yield make
@@ -131,6 +134,29 @@ def test_generators_arguments_by_place_and_a_second_fit_are_no_different(show, p
     for rank in show('generator'):
         assert_same_history(rank['history'], history)
         assert_same_history(rank['later'], later)
+        assert_same_weights(rank['weights'], model.get_weights())
+
+
+@pytest.mark.parametrize('name', ['shapeless_model', 'subclassed_model'])
+def test_callbacks_decide_by_averages_for_a_model_that_fit_builds_too(name, show, plain, keras):
+    model = plain(getattr(recipes, name))
+    validation = recipes.data(*recipes.HELD_OUT)
+    history = fit(model, recipes.deciding(keras.callbacks), validation_data=validation)
+    assert len(history['loss']) < recipes.EPOCHS
+    for rank in show('built_by_fit'):
+        assert_same_history(rank[name]['history'], history)
+        assert_same_weights(rank[name]['weights'], model.get_weights())
+
+
+def test_callbacks_decide_by_averages_for_data_sets_too(show, plain, keras):
+    if keras is not tf.keras:
+        pytest.skip('keras 2.2.4 takes no data sets')
+    model = plain()
+    callbacks = recipes.deciding(keras.callbacks, 'val_loss')
+    history = model.fit(**recipes.datasets(recipes.BATCH), callbacks=callbacks).history
+    assert len(set(history['lr'])) > 1
+    for rank in show('from_dataset'):
+        assert_same_history(rank['history'], history)
         assert_same_weights(rank['weights'], model.get_weights())
 
 

@@ -119,6 +119,28 @@ def generator(rank):
     return {'history': history, 'later': later.history, 'weights': model.get_weights()}
 
 
+def built_by_fit(rank):
+    """Models whose weights are made by `fit`, after the scope, with callbacks that decide."""
+    results = {}
+    for name in ('shapeless_model', 'subclassed_model'):
+        model = rank.model(getattr(recipes, name))
+        callbacks, validation = recipes.deciding(rank.callbacks), rank.share(*recipes.HELD_OUT)
+        history = rank.fit(model, callbacks, validation_data=validation)
+        results[name] = {'history': history, 'weights': model.get_weights()}
+    return results
+
+
+def from_dataset(rank):
+    """`fit` of `tf.keras` that takes batches from data sets, after the scope."""
+    model = rank.started()
+    callbacks = recipes.deciding(rank.callbacks, 'val_loss')
+    size = recipes.BATCH // RANKS
+    return {
+        'history': model.fit(**recipes.datasets(size, rank.number), callbacks=callbacks).history,
+        'weights': model.get_weights(),
+    }
+
+
 def taking_turns(rank):
     """Two models in one scope, of which each has a table that the other's step knows nothing of."""
     with rank.strategy:
