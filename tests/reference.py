@@ -99,10 +99,11 @@ def _run(case, keras, steps):
     keras.backend.clear_session()
     model = case.model(keras)
     model.compile(gated(case.optimizer(keras)), case.loss)
-    model._make_train_function()
-    gate_updates(model)
     start = cases.start_weights(model)
     model.set_weights(start)
+    # After that: an optimizer may start slots from the weights.
+    model._make_train_function()
+    gate_updates(model)
     losses = [
         np.ravel(model.train_on_batch(*batch))[0] for batch in cases.joined_batches(case, 1, steps)
     ]

@@ -37,12 +37,8 @@ MATRIX_RUNS = [
 ]
 #: Of what else the engine does there are several cases each, one after the other: one for each job.
 ENGINE_RUNS = [ENGINE_JOBS[number % 4] + (name,) for number, name in enumerate(cases.ENGINE_CASES)]
-#: Optimizers of users: each with two and with three ranks, and with both packages.
-OWN_RUNS = [
-    (ranks, PACKAGES[(number + ranks) % 2], name)
-    for number, name in enumerate(cases.OWN_CASES)
-    for ranks in (2, 3)
-]
+#: Optimizers of users: one after the other, one for each job, too.
+OWN_RUNS = [ENGINE_JOBS[number % 4] + (name,) for number, name in enumerate(cases.OWN_CASES)]
 
 
 @pytest.fixture(scope='module')
