@@ -102,6 +102,7 @@ def build_updates(optimizer, keras_updates, variables, dense, mine, loss, clip):
         loss: the model's total loss.
         clip: function from a Keras optimizer, such as one inside `optimizer`, to `dense` and
             `mine.parts` as it clips them; gives them as they are if they are clipped already.
+            `None` if the optimizer has all gradients to clip.
 
     Returns:
         `Applied`.
@@ -134,7 +135,8 @@ def build_updates(optimizer, keras_updates, variables, dense, mine, loss, clip):
     before = tf.global_variables()
     alone = mine.size == 1 and not any(table.shards for table in mine.tables.values())
     of_pairs = [(pair.variable, pair.gradient) for pair in pairs]
-    given = Given(loss, of_pairs, lambda by: _as_clipped(pairs, *clip(by)), alone)
+    as_clipped = clip and (lambda by: _as_clipped(pairs, *clip(by)))
+    given = Given(loss, of_pairs, as_clipped, alone)
     with given.handed_out(), _named_as_tables(pairs):
         own = graph.as_operations(keras_updates(of_pairs))
     given.check(own, compat.name_of_optimizer(optimizer))

@@ -23,7 +23,8 @@ class Given:
     Args:
         loss: the model's total loss.
         pairs: a list of pairs of a variable and its gradient, exchanged, but not clipped.
-        clip: function from a Keras optimizer to the same gradients as it clips them, a list.
+        clip: function from a Keras optimizer to the same gradients as it clips them, a list; or
+            `None`: it does so itself.
         alone: whether this process trains alone and holds every variable, so that any other
             gradient is right as it is.
     """
@@ -72,7 +73,12 @@ class Given:
         asked = [_storage(variable) for variable in params]
         if loss is not self._loss or not self._knows(asked):
             return compute(optimizer, loss, params)
-        clipped = self._clip(optimizer)
+        if self._clip is None:
+            by_variable = dict(zip(self._variables, self._gradients))
+            by_variable.update(zip(asked, compute(optimizer, loss, params)))
+            clipped = [by_variable[storage] for storage in self._variables]
+        else:
+            clipped = self._clip(optimizer)
         self.handed += clipped
         return self._pick(clipped, asked)
 

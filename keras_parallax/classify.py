@@ -45,11 +45,19 @@ class VariableUse(NamedTuple):
 
 
 class Described(NamedTuple):
-    """A variable of a model: its name without `:0`, its shape and its dtype's name."""
+    """A variable of a model.
+
+    Attributes:
+        name: its name without `:0`.
+        shape: its shape.
+        dtype: its dtype's name.
+        rows: whether rows of it are looked up, so that its gradient is `IndexedSlices`.
+    """
 
     name: str
     shape: tuple
     dtype: str
+    rows: bool = False
 
 
 class Reach(NamedTuple):

@@ -255,6 +255,15 @@ def applies_own_gradients(optimizer):
     return optimizer.apply_gradients.__func__ is not tf.train.Optimizer.apply_gradients
 
 
+def sums_own_rows(optimizer):
+    """Whether a `tf.train.Optimizer` of a user's takes rows that come more than once itself."""
+    methods = ('_apply_sparse_duplicate_indices', '_resource_apply_sparse_duplicate_indices')
+    return any(
+        not getattr(optimizer, method).__func__.__module__.startswith(_OF_TENSORFLOW)
+        for method in methods
+    )
+
+
 def replace_input(operation, index, tensor):
     """Connects input number `index` of an operation to another tensor.
 
@@ -536,8 +545,19 @@ def number_in(variable):
         with graph.as_default():
             if session.run(tf.is_variable_initialized(variable)):
                 return session.run(variable)
-    with tf.Session(graph=graph) as session:
-        return session.run(variable.initial_value)
+    start = _tensor_util.constant_value(variable.initial_value)
+    return _value_without_devices(variable.initial_value) if start is None else start
+
+
+def _value_without_devices(tensor):
+    """The value of a tensor whose graph may be for servers, which a plain session has not."""
+    everything = tensor.graph.as_graph_def()
+    definition = tf.graph_util.extract_sub_graph(everything, [tensor.op.name])
+    for node in definition.node:
+        node.device = ''
+        node.attr.pop('_class', None)
+    with tf.Graph().as_default() as graph, tf.Session(graph=graph) as session:
+        return session.run(tf.import_graph_def(definition, return_elements=[tensor.name]))[0]
 
 
 def kept_by(optimizer, graph, variables):

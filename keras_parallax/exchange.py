@@ -153,6 +153,19 @@ class Exchange(NamedTuple):
         small, context = self.compression.compress(gradient)
         return self.compression.decompress(self.allreduce(small, name), context) / self.size
 
+    def average_slices(self, gradient, name):
+        """The mean of `IndexedSlices` over all ranks: the rows of all, one after the other."""
+        if self.size == 1:
+            return gradient
+        with tf.name_scope(None):
+            name = '%s.%s' % (self.prefix, name)
+            small, context = self.compression.compress(gradient.values)
+            values = unmerged(horovod_ops.allgather(small, name=name + '.values'))
+            indices = unmerged(horovod_ops.allgather(gradient.indices, name=name + '.rows'))
+        values = self.compression.decompress(values, context)
+        mean = self.reduced(RowGradients(indices, values))
+        return tf.IndexedSlices(mean.values, mean.rows, gradient.dense_shape)
+
     def reduced(self, gradients):
         """The mean or the sum over ranks, given the sum, of `RowGradients`."""
         if self.reduction == SUM or self.size == 1:

@@ -1,6 +1,11 @@
 """Which variables an optimizer's updates compute from which, as their graph has it."""
 
+import collections
+
 from keras_parallax import compat, graph
+
+#: What TensorFlow makes a tensor of `IndexedSlices` with (TF 1.11).
+_MAKES_WHOLE = {'UnsortedSegmentSum', 'StridedSlice', 'Placeholder', 'Identity'}
 
 
 def dependencies(operations, variables, gradients):
@@ -74,6 +79,48 @@ def in_branches(operations, variables):
         for variable in variables
         for operation in compat.storage(variable).consumers()
     )
+
+
+def looks_into(slices, operations):
+    """Whether updates take parts of `IndexedSlices` for anything but the tensor that they make.
+
+    Args:
+        slices: a list of `IndexedSlices`, the gradients.
+        operations: the update operations.
+    """
+    among = graph.ancestors(operations)
+    for gradient in slices:
+        pending, same = [gradient.values, gradient.indices], set()
+        users = set()
+        while pending:
+            tensor = pending.pop()
+            same.add(tensor)
+            for user in tensor.consumers():
+                # As `tf.tuple` has them wait for others.
+                if user.type == 'Identity':
+                    pending += user.outputs
+                elif user in among:
+                    users.add(user)
+        for user in users:
+            if user.type != 'UnsortedSegmentSum' or not same.issuperset(user.inputs[:2]):
+                return True
+    return False
+
+
+def signature(operations):
+    """How many operations of each type updates consist of, and how many of each constant.
+
+    What makes a tensor of `IndexedSlices` is left out: two formulas are the same but for that if
+    their signatures are.
+    """
+    found = collections.Counter()
+    for operation in graph.sources(operations):
+        if operation.type != 'Const':
+            if operation.type not in _MAKES_WHOLE:
+                found[operation.type] += 1
+        elif operation.outputs[0].dtype.is_floating:
+            found[compat.constant_value(operation.outputs[0]).tobytes()] += 1
+    return found
 
 
 def _writes(storage, among):

@@ -37,6 +37,8 @@ def reach_of(optimizer, variables, tables):
     inner = compat.tensorflows(optimizer)
     if inner is not None:
         return _reach_of_tensorflows(inner, name, tables)
+    if takes_slices(optimizer, variables):
+        return Reach('%s computes with the rows of gradients as they come, repeats and all' % name)
     try:
         whole = _Built(optimizer, [_limited(variable) for variable in variables])
         mixed = whole.mixed()
@@ -68,6 +70,36 @@ def reach_of(optimizer, variables, tables):
     return Reach(None, frozenset(reasons), '%s %s' % (name, reasons[first]))
 
 
+def takes_slices(optimizer, variables):
+    """Whether a formula looks into gradients that are `IndexedSlices`.
+
+    There rows come as often as they were looked up, so a norm of the `values`, which is what
+    `tf.clip_by_global_norm` takes, is another than that of the rows' sums.
+
+    Args:
+        optimizer: a Keras optimizer, wrapped or not.
+        variables: a list of the model's trainable variables, as `classify.Described`.
+
+    Returns:
+        Whether it does, or it cannot be told.
+    """
+    if rule_for(optimizer) is not None or not any(variable.rows for variable in variables):
+        return False
+    inner = compat.tensorflows(optimizer)
+    if inner is not None:
+        return (
+            compat.computes_own_gradients(inner)
+            or compat.applies_own_gradients(inner)
+            or compat.sums_own_rows(inner)
+        )
+    limited = [_limited(variable) for variable in variables]
+    try:
+        by_rows, whole = [_Built(optimizer, limited, rows=rows) for rows in (True, False)]
+    except Exception:  # A user's code; with the gradients of plain Keras it raises in the step.
+        return True
+    return by_rows.looks_into_slices() or by_rows.signature() != whole.signature()
+
+
 def _words(error):
     lines = str(error).splitlines() or ['']
     return ('%s: %s' % (type(error).__name__, lines[0]))[:200]
@@ -76,7 +108,11 @@ def _words(error):
 def _reach_of_tensorflows(inner, name, tables):
     if compat.applies_by_row(inner):
         return ANY_ROWS
-    if compat.computes_own_gradients(inner) or compat.applies_own_gradients(inner):
+    if (
+        compat.computes_own_gradients(inner)
+        or compat.applies_own_gradients(inner)
+        or compat.sums_own_rows(inner)
+    ):
         return Reach('%s may compute the update of a variable from others too' % name)
     return Reach(None, frozenset(tables), '%s has a formula that is not known' % name)
 
@@ -105,15 +141,25 @@ def _in_pieces(variables, tables):
     return found
 
 
+def _gradient(of, rows):
+    """A stand-in for the gradient of a `Described` variable."""
+    if not (rows and of.rows):
+        return tf.placeholder(of.dtype, of.shape, name='gradient')
+    values = tf.placeholder(of.dtype, [None] + list(of.shape[1:]), name='gradient')
+    indices = tf.placeholder(tf.int32, [None], name='rows')
+    return tf.IndexedSlices(values, indices, tf.constant(of.shape, tf.int32))
+
+
 class _Built:
     """The updates of a copy of an optimizer, in a graph of their own.
 
     Args:
         optimizer: the Keras optimizer.
         described: the variables, as `classify.Described`; several may have one name.
+        rows: whether gradients of rows are `IndexedSlices`, as in plain Keras.
     """
 
-    def __init__(self, optimizer, described):
+    def __init__(self, optimizer, described, rows=False):
         self.graph, self._described = tf.Graph(), described
         self._session = tf.Session(graph=self.graph)
         package = compat.package_of(optimizer)
@@ -125,7 +171,7 @@ class _Built:
                 variable = tf.Variable(start, trainable=False, name=of.name)
                 variable._keras_shape = tuple(of.shape)
                 self.variables.append(named(variable, of.name + ':0'))
-                self.gradients.append(tf.placeholder(of.dtype, of.shape, name='gradient'))
+                self.gradients.append(_gradient(of, rows))
             copy = Copies(package).of(optimizer)
             # Clipping is ours to do, over all shards.
             given = Given(
@@ -145,6 +191,15 @@ class _Built:
             self.reads = formula_graph.dependencies(
                 self.operations, self.variables + self.kept, self.gradients
             )
+
+    def looks_into_slices(self):
+        """Whether parts of `IndexedSlices` go elsewhere than into the gradient as a whole."""
+        slices = [of for of in self.gradients if isinstance(of, tf.IndexedSlices)]
+        return formula_graph.looks_into(slices, self.operations)
+
+    def signature(self):
+        """What the updates consist of, but for making gradients of rows whole."""
+        return formula_graph.signature(self.operations)
 
     def mixed(self):
         """A pair of names of variables, the first of which is computed from the second, if any."""

@@ -3,6 +3,7 @@
 from keras_parallax import asynchronous, bundle, cluster, exchange, order, sharding, uses
 from keras_parallax.barrier import unfolded_zero
 from keras_parallax.compat import hvd, tf
+from keras_parallax.errors import PlanError
 from keras_parallax.joined import Joined, groups_of
 from keras_parallax.pull import Connection, SplitIds, gather_rows
 
@@ -17,6 +18,7 @@ class StepGradients:
         members: the set of operations that the loss depends on.
         how: the `exchange.Exchange`.
         sync: whether the gradients of all ranks are applied together.
+        slices: whether `IndexedSlices` of `dense` stay as they come.
 
     Attributes:
         reduced: the gradients of `dense`, means over the ranks.
@@ -29,15 +31,17 @@ class StepGradients:
         totals: sums over the ranks that every rank must have computed by the end of the step.
     """
 
-    def __init__(self, loss, dense, tables, members, how, sync):
+    def __init__(self, loss, dense, tables, members, how, sync, slices=False):
         self._loss, self._members, self._how, self._sync = loss, members, how, sync
         self._tables = list(tables)
         self._sharded = any(table.shards for table in self._tables)
         self.parts, self.pushes, self.queues, self.connections = [], [], [], []
         self.touched, self.totals, self._squares = {}, [], None
         gradients, of_outputs = self._compute(dense)
+        if not slices:
+            gradients = list(map(tf.convert_to_tensor, gradients))
         reduced = [
-            how.average(gradient, uses.name_of(variable))
+            self._average(gradient, uses.name_of(variable))
             for gradient, variable in zip(gradients, dense)
         ]
         with tf.control_dependencies([loss] + gradients + list(of_outputs.values())):
@@ -98,7 +102,20 @@ class StepGradients:
                 'An operation has `None` for gradient: the loss does not depend on %s in a way '
                 'that can be differentiated.' % ', '.join(missing)
             )
-        return [tf.convert_to_tensor(gradient) for gradient in found[: len(dense)]], by_output
+        return found[: len(dense)], by_output
+
+    def _average(self, gradient, name):
+        if not isinstance(gradient, tf.IndexedSlices):
+            return self._how.average(gradient, name)
+        if self._how.size > 1 and _has_whole_table(gradient):
+            raise PlanError(
+                'The optimizer computes with the rows of gradients as they come, repeats and all, '
+                'and in that of %s there is one of the whole table, as of a regularizer, which '
+                'each worker would count. Have the optimizer make tensors of its gradients first '
+                '(tf.convert_to_tensor), or take the regularizer away, or train with one worker.'
+                % name
+            )
+        return self._how.average_slices(gradient, name)
 
     def _exchange_all(self, gradients, computed):
         """Sums the gradients of all tables over the ranks; returns a list of `Pushed`."""
@@ -281,7 +298,16 @@ class StepGradients:
         return gated[: len(reduced)]
 
 
+def _has_whole_table(slices):
+    """Whether TensorFlow has joined a tensor to `IndexedSlices` of lookups (TF 1.11)."""
+    rows = slices.indices.op
+    parts = [tensor.op for tensor in rows.inputs] if rows.type == 'ConcatV2' else [rows]
+    return any(part.type == 'Range' for part in parts)
+
+
 def _copy(tensor):
+    if isinstance(tensor, tf.IndexedSlices):
+        return tf.IndexedSlices(_copy(tensor.values), tensor.indices, tensor.dense_shape)
     with tf.colocate_with(tensor):
         return tf.identity(tensor)
 

@@ -26,7 +26,7 @@ from keras_parallax import (
 from keras_parallax.barrier import end_of_step, kept
 from keras_parallax.collectives import Gatherer
 from keras_parallax.compat import hvd, tf
-from keras_parallax.errors import ScopeError
+from keras_parallax.errors import PlanError, ScopeError
 from keras_parallax.fingerprint import check_agreement, model_report
 from keras_parallax.partition_search import SEARCH
 from keras_parallax.plan import Request
@@ -71,6 +71,9 @@ class TrainStep:
         self._first_tokens = self._gather = None
         # The formula does not change with the plan.
         self._reach_of = functools.lru_cache(None)(functools.partial(formulas.reach_of, optimizer))
+        self._takes_slices = functools.lru_cache(None)(
+            functools.partial(formulas.takes_slices, optimizer)
+        )
         # Operations of broadcasts and averages that have been built, for the next time.
         self._collectives = {}
         #: Number of epochs that `fit` has trained.
@@ -303,19 +306,27 @@ class TrainStep:
             for table in tables.values():
                 sharding.redirect_penalties(table, members)
             members = uses.members_of(self._loss, self._records)
+        slices = self._takes_slices(
+            uses.described(uses.describe(self._loss, self._variables, self._records))
+        )
+        if slices:
+            tables = self._without_shards(tables)
         ways = {table: self.way(table) for table in tables.values()}
         dense = [variable for variable in self._variables if variable not in tables]
         if not self._timing.sync:
             asynchronous.check_clipping(self._optimizer, self._package.clip_together, dense)
         found = self._gradients = StepGradients(
-            self._loss, dense, tables.values(), members, self._how, self._timing.sync
+            self._loss, dense, tables.values(), members, self._how, self._timing.sync, slices
         )
         reduced, gate = found.reduced, compat.operation_id(tf.no_op())
+        by_tensorflow = compat.tensorflows(self._optimizer) is not None
         parts = [
-            updates.with_penalty(part, self._loss, self._takes_whole(ways[part.part.table]))
+            updates.with_penalty(part, self._loss, ways[part.part.table], by_tensorflow)
             for part in found.parts
         ]
-        if rule_for(self._optimizer) is None:
+        if slices:
+            clip = None
+        elif rule_for(self._optimizer) is None:
             # Where a user's formula asks for clipped gradients, if it does.
             clip = functools.partial(self._clipped, dense, reduced, parts)
         else:
@@ -327,6 +338,18 @@ class TrainStep:
         graph.write_after_reads(operations, since=gate)
         return operations
 
+    def _without_shards(self, tables):
+        """Refuses shards for a formula that takes gradients as they come; returns no tables."""
+        sharded = [table.name for table in tables.values() if table.shards]
+        if sharded:
+            raise PlanError(
+                '%s computes with the rows of gradients as they come, repeats and all, which every '
+                'rank must have of all tables, but %s has shards. Have it make tensors of its '
+                'gradients first (tf.convert_to_tensor), or compile this model first.'
+                % (compat.name_of_optimizer(self._optimizer), ', '.join(sharded))
+            )
+        return {}
+
     def _clipped(self, dense, reduced, parts, optimizer):
         """Gradients of dense variables, a dict, and `PartUpdate`s, as an optimizer clips them."""
         reduced, parts = updates.clipped(
@@ -337,13 +360,6 @@ class TrainStep:
             self._gradients.sum_over_owners,
         )
         return dict(zip(dense, reduced)), parts
-
-    def _own_formula(self):
-        """Whether the optimizer is Keras's or a user's, rather than one of TensorFlow's."""
-        return compat.tensorflows(self._optimizer) is None
-
-    def _takes_whole(self, way):
-        return way.rule is None and self._own_formula()
 
     def interrupt(self):
         """Makes a step that waits for another rank fail.

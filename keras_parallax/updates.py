@@ -112,13 +112,14 @@ class PartUpdate(NamedTuple):
     gradient: object
 
 
-def with_penalty(part_gradient, loss, whole):
+def with_penalty(part_gradient, loss, way, by_tensorflow):
     """Adds the regularizer's gradient to that of a part, and chooses its form.
 
     Args:
         part_gradient: a `PartGradient`.
         loss: the total loss, to find the factor that the penalty has in it.
-        whole: whether the update takes the gradient of the whole part.
+        way: the `UpdateWay` of its table.
+        by_tensorflow: whether the optimizer is one of TensorFlow's, which takes rows.
 
     Returns:
         A `PartUpdate`.
@@ -130,14 +131,19 @@ def with_penalty(part_gradient, loss, whole):
     variable = part.variable
     penalty = _penalty_gradient(part, loss)
     with tf.device(variable.device):
-        if not whole:
-            if penalty is not None:
-                values += tf.gather(penalty, rows)
+        if way.rule is not None and penalty is not None:
+            values += tf.gather(penalty, rows)
+        if way.rule is not None or (by_tensorflow and penalty is None):
             return PartUpdate(part, tf.IndexedSlices(values, rows, tf.shape(variable)))
         shape = variable.shape.as_list()
         gradient = tf.unsorted_segment_sum(values, rows, shape[0])
         gradient.set_shape(shape)
-        return PartUpdate(part, gradient if penalty is None else gradient + penalty)
+        if penalty is not None:
+            gradient += penalty
+        if by_tensorflow:
+            # As TensorFlow joins the two: a row that a penalty moves is a touched one.
+            gradient = tf.IndexedSlices(gradient, tf.range(shape[0]), tf.shape(variable))
+        return PartUpdate(part, gradient)
 
 
 def _penalty_gradient(part, loss):

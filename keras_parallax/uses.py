@@ -50,6 +50,13 @@ def describe(loss, variables, records):
     return found
 
 
+def described(uses):
+    """The `Described` of each of some `VariableUse`s, a tuple."""
+    return tuple(
+        rules.Described(use.name, use.shape, use.dtype, rows=use.lookups > 0) for use in uses
+    )
+
+
 def plan_model(
     loss, variables, records, servers, request, cluster=None, fp16=NOTHING_HALVED, reach_of=None
 ):
@@ -76,8 +83,7 @@ def plan_model(
         if use.shape and (request.architecture == PS or rules.classify(use).kind == rules.SPARSE)
     ]
     if servers and reach_of and request.architecture != ALLREDUCE:
-        described = tuple(rules.Described(use.name, use.shape, use.dtype) for use in uses)
-        reach = reach_of(described, frozenset(use.name for use in on_servers))
+        reach = reach_of(described(uses), frozenset(use.name for use in on_servers))
     return make_plan(uses, servers, cluster=cluster, fp16=fp16, reach=reach, **request._asdict())
 
 

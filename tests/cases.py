@@ -75,6 +75,25 @@ def embed_and_sum(**arguments):
     return model
 
 
+def activity_regularized(keras):
+    """Penalties on outputs, which are sums over a batch: each worker's is of its own only."""
+    workers = int(os.environ.get('HOROVOD_SIZE', 1))
+
+    def penalty(rate):
+        return keras.regularizers.l2(workers * rate)
+
+    return keras.models.Sequential(
+        [
+            keras.layers.Embedding(
+                ROWS, WIDTH, input_length=LENGTH, activity_regularizer=penalty(0.01), name='table'
+            ),
+            keras.layers.Flatten(),
+            keras.layers.Dense(3, activity_regularizer=penalty(0.02), name='hidden'),
+            keras.layers.Dense(1, name='out'),
+        ]
+    )
+
+
 def shared(keras):
     """Two towers on one embedding, fed by two inputs."""
     table = keras.layers.Embedding(ROWS, WIDTH, name='table')
@@ -462,6 +481,13 @@ CASES = {
         lambda keras: keras.optimizers.Adam(lr=0.01),
         ids_and_targets,
     ),
+    # One of TensorFlow's, in whose sparse update a penalty has every row touched.
+    'regularized_tf_momentum': Case(
+        embed_and_sum(embeddings_regularizer=lambda keras: keras.regularizers.l2(0.01)),
+        lambda keras: tf.train.MomentumOptimizer(0.1, 0.9),
+        ids_and_targets,
+    ),
+    'activity_regularized': Case(activity_regularized, batch=ids_and_targets),
     'regularized_whole': Case(
         embed_and_sum(embeddings_regularizer=regularizer_over_whole), batch=ids_and_targets
     ),

@@ -130,27 +130,25 @@ def lookahead(keras):
 
         def get_updates(self, loss, params):
             slow = {p.name: backend.variable(backend.get_value(p)) for p in params}
-            moved, update = {}, backend.update
+            update = backend.update
             backend.update = lambda variable, value: (variable, value)
             try:
                 pending = self.optimizer.get_updates(loss=loss, params=params)
             finally:
                 backend.update = update
             at_end = backend.equal((self.optimizer.iterations + 1) % self.period, 0)
-            self.updates = []
-            for one in pending:
-                if not isinstance(one, tuple):
-                    self.updates.append(one)
-                elif one[0].name not in slow:
-                    self.updates.append(update(*one))
-                else:
-                    moved[one[0].name] = one
-            for name, (variable, value) in moved.items():
-                near = slow[name] + 0.5 * (value - slow[name])
-                self.updates.append(update(variable, backend.switch(at_end, near, value)))
-                self.updates.append(
-                    update(slow[name], backend.switch(at_end, near, 1.0 * slow[name]))
-                )
+            self.updates = [one for one in pending if not isinstance(one, tuple)]
+            pairs = []
+            for variable, value in (one for one in pending if isinstance(one, tuple)):
+                if variable.name in slow:
+                    near = slow[variable.name] + 0.5 * (value - slow[variable.name])
+                    kept = backend.switch(at_end, near, 1.0 * slow[variable.name])
+                    pairs.append((slow[variable.name], kept))
+                    value = backend.switch(at_end, near, value)
+                pairs.append((variable, value))
+            # The inner optimizer's gradients wait for nothing, in plain Keras.
+            values = _gated(loss, [value for _, value in pairs])
+            self.updates += [update(pair[0], value) for pair, value in zip(pairs, values)]
             self.weights = self.optimizer.weights + list(slow.values())
             return self.updates
 
@@ -170,6 +168,84 @@ class ClippedTogether(tf.train.MomentumOptimizer):
 
 def tf_clipped(keras):
     return ClippedTogether(0.2, 0.9)
+
+
+class SlicesClippedTogether(tf.train.MomentumOptimizer):
+    """TensorFlow's, with the norm of slices, which counts the parts of a row one by one."""
+
+    def compute_gradients(self, *args, **kwargs):
+        kwargs['gate_gradients'] = self.GATE_GRAPH
+        gradients, variables = zip(*super().compute_gradients(*args, **kwargs))
+        return list(zip(tf.clip_by_global_norm(gradients, 0.05)[0], variables))
+
+
+def tf_slices_clipped(keras):
+    return SlicesClippedTogether(0.2, 0.9)
+
+
+class ClippedBeforeApplied(tf.train.AdagradOptimizer):
+    """TensorFlow's, clipped by the norm of slices when gradients are applied."""
+
+    def apply_gradients(self, grads_and_vars, *args, **kwargs):
+        gradients, variables = zip(*grads_and_vars)
+        gradients = tf.clip_by_global_norm(gradients, 0.05)[0]
+        return super().apply_gradients(list(zip(gradients, variables)), *args, **kwargs)
+
+
+def tf_clipped_before_applied(keras):
+    return ClippedBeforeApplied(0.2)
+
+
+def slices_clipped(keras):
+    """Gradients clipped by a norm that counts the parts of a row one by one."""
+
+    class Together(keras.optimizers.SGD):
+        def get_gradients(self, loss, params):
+            return tf.clip_by_global_norm(super().get_gradients(loss, params), 0.05)[0]
+
+    return Together(lr=0.2, momentum=0.5)
+
+
+def slices_clipped_twice(keras):
+    """The same of gradients that Keras has clipped."""
+    optimizer = slices_clipped(keras)
+    optimizer.clipnorm = 0.1
+    return optimizer
+
+
+def by_slices(keras):
+    """Rows are moved part by part where a gradient has rows, as lazy optimizers do."""
+    backend = keras.backend
+
+    class BySlices(keras.optimizers.Optimizer):
+        def __init__(self, **kwargs):
+            super().__init__(**kwargs)
+            self.iterations = backend.variable(0, dtype='int64', name='iterations')
+
+        def get_updates(self, loss, params):
+            self.updates = [backend.update_add(self.iterations, 1)]
+            for p, g in zip(params, self.get_gradients(loss, params)):
+                if isinstance(g, tf.IndexedSlices):
+                    step = 0.05 * g.values / (0.01 + abs(g.values))
+                    self.updates.append(tf.scatter_sub(p, g.indices, step))
+                else:
+                    self.updates.append(backend.update(p, p - 0.1 * g))
+            return self.updates
+
+    return BySlices()
+
+
+def by_kind_of_gradient(keras):
+    """Another rate for what has a gradient of rows."""
+
+    class ByKind(keras.optimizers.SGD):
+        def get_gradients(self, loss, params):
+            return [
+                (0.5 if isinstance(g, tf.IndexedSlices) else 2.0) * tf.convert_to_tensor(g)
+                for g in super().get_gradients(loss, params)
+            ]
+
+    return ByKind(lr=0.1)
 
 
 def layerwise(keras):
@@ -364,6 +440,12 @@ OWN_GRADIENTS = {
     'lookahead': lookahead,
     'tf_clipped': tf_clipped,
     'clipped_together': clipped_together,
+    'tf_slices_clipped': tf_slices_clipped,
+    'tf_clipped_before_applied': tf_clipped_before_applied,
+    'slices_clipped': slices_clipped,
+    'slices_clipped_twice': slices_clipped_twice,
+    'by_slices': by_slices,
+    'by_kind_of_gradient': by_kind_of_gradient,
 }
 #: Formulas that look at more than an entry.
 OWN_FORMULAS = {

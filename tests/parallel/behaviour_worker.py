@@ -16,12 +16,14 @@ import tensorflow as tf
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir))
 import cases  # noqa: E402
+import own_optimizers  # noqa: E402
+import reference  # noqa: E402
 from raised import error_of  # noqa: E402
 
 import keras_parallax as kp  # noqa: E402
 import keras_parallax.optimizer  # noqa: E402
 import keras_parallax.scope  # noqa: E402
-from keras_parallax import cluster, graph  # noqa: E402
+from keras_parallax import cluster, filling, graph  # noqa: E402
 
 RANKS = 2
 
@@ -501,6 +503,126 @@ def cannot_move(rank):
         batch = rank.batches(0, 1)[0]
         errors[name] = error_of(model.train_on_batch, *batch)
     return errors
+
+
+def refused_formulas(rank):
+    """Optimizers of users that would update by what one worker alone knows."""
+    backend, base = rank.keras.backend, rank.keras.optimizers.SGD
+
+    class OfSomethingElse(base):
+        def get_gradients(self, loss, params):
+            return backend.gradients(2 * loss, params)
+
+    class ByLoss(base):
+        def get_updates(self, loss, params):
+            gradients = self.get_gradients(loss, params)
+            self.updates = [backend.update_add(self.iterations, 1)]
+            self.updates += [
+                backend.update(p, p - self.lr * loss * g) for p, g in zip(params, gradients)
+            ]
+            return self.updates
+
+    optimizers = {
+        'something_else': lambda: OfSomethingElse(0.1),
+        'loss': lambda: ByLoss(0.1),
+        'slices': lambda: own_optimizers.slices_clipped(rank.keras),
+        'tensors': lambda: own_optimizers.clipped_together(rank.keras),
+    }
+    errors = {}
+    for name in sorted(optimizers):
+        backend.clear_session()
+        with kp.ParallaxStrategy():
+            model = cases.CASES['regularized'].model(rank.keras)
+            model.compile(optimizers[name](), 'mse')
+        errors[name] = error_of(model.train_on_batch, *rank.batches(0, 1)[0])
+    return errors
+
+
+def recipe_after_summary(rank):
+    """A summary before the first step, after which owners make the table's start values."""
+    made, starts_of = [], filling.starts_of
+
+    def noting(*arguments):
+        made.append(starts_of(*arguments))
+        return made[-1]
+
+    filling.starts_of = noting
+    try:
+        with rank.strategy:
+            model = cases.CASES['sgd'].model(rank.keras)
+            rank.compile(model, 'sgd')
+            rank.strategy.summary(model, print_fn=len)
+        rank.train(model, 0, 1)
+    finally:
+        filling.starts_of = starts_of
+    (starts,) = made
+    return {
+        'held': [start.held for start in starts.values()],
+        'recipes': [bool(start.recipe) for start in starts.values()],
+    }
+
+
+def interleaved_slots(rank):
+    """Files of an optimizer that lists the slots of one variable side by side, both ways."""
+    keras, half, end = rank.keras, 4, 8
+    optimizer = type(own_optimizers.layerwise_adam(keras))
+    joined = list(cases.joined_batches(cases.CASES['adagrad'], RANKS, end))
+    ours, plain = [os.path.join(rank.folder, name) for name in ('ours.h5', 'plain.h5')]
+    plain += '.%d' % rank.number
+
+    class Gated:
+        @staticmethod
+        def from_config(config):
+            return named(reference.gated(optimizer.from_config(config)))
+
+    def named(gated):
+        type(gated).__name__ = optimizer.__name__
+        return gated
+
+    def load(path, cls):
+        return keras.models.load_model(path, custom_objects={optimizer.__name__: cls})
+
+    def values(model):
+        return model.get_weights() + model.optimizer.get_weights()
+
+    # Of a graph of its own, without a scope.
+    keras.backend.clear_session()
+    model = cases.CASES['adagrad'].model(keras)
+    model.compile(named(reference.gated(optimizer())), 'mse')
+    model.set_weights(cases.start_weights(model))
+    for batch in joined[:half]:
+        model.train_on_batch(*batch)
+    model.save(plain)
+    for batch in joined[half:]:
+        model.train_on_batch(*batch)
+    found = {'plain': values(model)}
+
+    keras.backend.clear_session()
+    with kp.ParallaxStrategy():
+        model = cases.CASES['adagrad'].model(keras)
+        model.compile(optimizer(), 'mse')
+    model.set_weights(cases.start_weights(model))
+    for batch in rank.batches(0, half):
+        model.train_on_batch(*batch)
+    model.save(ours)
+    for batch in rank.batches(half, end):
+        model.train_on_batch(*batch)
+    found['unbroken'] = values(model)
+
+    keras.backend.clear_session()
+    with kp.ParallaxStrategy():
+        model = load(plain, optimizer)
+    for batch in rank.batches(half, end):
+        model.train_on_batch(*batch)
+    found['from_plain'] = values(model)
+
+    keras.backend.clear_session()
+    rank.barrier()
+    model = load(ours, Gated)
+    for batch in joined[half:]:
+        model.train_on_batch(*batch)
+    found['from_ours'] = values(model)
+    return found
 
 
 def no_strategy(rank, case):

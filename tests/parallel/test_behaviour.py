@@ -518,6 +518,34 @@ def test_an_optimizer_whose_slots_cannot_move_is_refused_before_the_first_step(s
             assert str(rank[name]) == 'nothing was raised'
 
 
+@behaviour('refused_formulas')
+def test_a_formula_that_needs_what_one_worker_knows_is_refused_before_the_first_step(shown):
+    told = {
+        'something_else': 'ParallaxError: The optimizer asks for the gradients of',
+        'loss': 'ParallaxError: The updates of ByLoss depend on the batch of a worker',
+        'slices': 'PlanError: The optimizer computes with the rows of gradients as they come',
+    }
+    for rank in shown.ranks:
+        for name, words in told.items():
+            assert str(rank[name]).startswith(words), rank[name]
+        assert str(rank['tensors']) == 'nothing was raised'
+
+
+@behaviour('recipe_after_summary')
+def test_after_a_summary_owners_make_start_values_and_rank_0_copies_none(shown):
+    for rank in shown.ranks:
+        assert list(rank['held']) == [False] and list(rank['recipes']) == [True]
+
+
+@behaviour('interleaved_slots')
+def test_files_with_slots_side_by_side_are_those_of_plain_keras_both_ways(shown):
+    for rank in shown.ranks:
+        # Weights, the number of steps, and two slots for each weight.
+        assert len(rank['plain']) == 5 + 1 + 2 * 5
+        for way in ('unbroken', 'from_plain', 'from_ours'):
+            assert_all_close(rank[way], rank['plain'])
+
+
 @behaviour('no_strategy:adagrad', 'no_strategy:adam')
 def test_without_a_strategy_rows_are_gathered_and_numbers_stay_those_of_keras(shown, plain):
     ranks, _, case = shown
