@@ -15,9 +15,13 @@ import tensorflow as tf
 def gated(optimizer):
     """Makes an optimizer write nothing before all gradients are there."""
     if isinstance(optimizer, tf.train.Optimizer):
-        optimizer.compute_gradients = functools.partial(
-            optimizer.compute_gradients, gate_gradients=tf.train.Optimizer.GATE_GRAPH
-        )
+        compute = optimizer.compute_gradients
+
+        def compute_gradients(loss, *args, **kwargs):
+            gradients, variables = zip(*compute(loss, *args, **kwargs))
+            return list(zip(tf.tuple([loss] + list(gradients))[1:], variables))
+
+        optimizer.compute_gradients = compute_gradients
         return optimizer
     cls = type(optimizer)
 
