@@ -323,6 +323,15 @@ def set_seeds(operation, seeds):
         operation._set_attr(name, attr_value_pb2.AttrValue(i=seed))
 
 
+def no_new_operations(graph):
+    """A context manager: while open, other threads that add operations to a graph wait.
+
+    Whoever is inside adds none either. TF 1.11 has it for the moment in which a session learns what
+    is new in a graph.
+    """
+    return graph._session_run_lock()
+
+
 def has_attr(operation, name):
     """Whether operations of an operation's type have an attribute."""
     if operation.type not in _attrs_of_types:

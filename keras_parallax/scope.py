@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import itertools
-import threading
 import warnings
 import weakref
 from typing import Any, List, NamedTuple
@@ -14,6 +13,7 @@ from keras_parallax.compat import tf
 from keras_parallax.errors import ParallaxError, ScopeError
 from keras_parallax.filling import COPY_BYTES
 from keras_parallax.graph import ancestors, descendants, reads
+from keras_parallax.graph_lock import lock_of
 from keras_parallax.session import ParallaxSession, adopt
 from keras_parallax.state_updates import gated, leaves_of
 from keras_parallax.table import ShardedVariable
@@ -55,6 +55,7 @@ class GraphScope:
         graph, job: the graph and the `Job`.
         server: the `tf.train.Server` of this process, or `None`.
         servers: the `Servers` that hold shards, or `None`.
+        lock: the `GraphLock` of the graph.
         session: the `ParallaxSession` that Keras uses for the graph.
         tables_by_name: dict from names of tables to `Table`s, of every model built on the graph.
         records: dict from variables to their `WeightRecord`s, of all weights that layers have made
@@ -64,21 +65,23 @@ class GraphScope:
     def __init__(self, graph, job, server, servers):
         self.graph, self.job = graph, job
         self.server, self.servers = server, servers
-        self.session = None
+        self.session, self.lock = None, lock_of(graph)
         self.tables_by_name = {}
         self.records = {}
         self.changes = once.Changes(job)
         #: Models that are compiled in a scope and built later, to the strategy of that scope.
         self.unbuilt = weakref.WeakKeyDictionary()
         self._built, self._open, self._opened_at = [], None, None
-        self._train_steps, self._gates, self._gated = {}, {}, {}
+        self._train_steps, self._gates = {}, {}
+        # What is run instead of operations that were asked for, and the names of all of it.
+        self._gated, self._waiting = {}, set()
         self._runners = {}
-        self._fetches, self._redirected = {}, threading.Lock()
-        self._looked_through = None
+        self._fetches, self._looked_through = {}, None
         self._on_server = False
-        self._seen, self._seen_version, self._seeing = 0, None, threading.RLock()
+        self._seen, self._seen_version = 0, None
         self._moved, self._lost = set(), {}
-        self._adopt_sessions()
+        with self.lock.held():
+            self._adopt_sessions()
 
     def _adopt_sessions(self):
         """Makes the session that Keras has for the graph its own, or another with what it holds."""
@@ -100,6 +103,9 @@ class GraphScope:
             self._pinned.enter_context(self.graph.container(self._container))
             for operation in self.graph.get_operations():
                 compat.keep_variable_in(operation, self._container)
+        # What is built in one thread is not of a device, or after an operation, that another thread
+        # has named for what it builds (`test_sessions.py`, the threads that read).
+        self.graph.switch_to_thread_local()
         if self.session is None:
             self.open_session()
         self._load(values)
@@ -153,10 +159,41 @@ class GraphScope:
 
         On a server, what a session holds outlives it.
         """
-        earlier, self.session = self.session, ParallaxSession(self)
-        if earlier is not None:
-            earlier.retire()
-        self.hand_session_to_keras()
+        with self.lock.held():
+            earlier, self.session = self.session, ParallaxSession(self)
+            if earlier is not None:
+                earlier.retire()
+            self.hand_session_to_keras()
+
+    def extend_session(self):
+        """Makes what is new in the graph known to the session, with tables redirected in it.
+
+        What a session knows must not change any more, and other threads may go on building.
+        """
+        with self.lock.held():
+            while True:
+                self.see_new_operations()
+                self.redirect()
+                with compat.no_new_operations(self.graph):
+                    if not self._has_formers or self._looked_through == self.graph.version:
+                        self.session.extend()
+                        return
+
+    @property
+    def _has_formers(self):
+        return any(table.former for table in self.tables_by_name.values())
+
+    @contextlib.contextmanager
+    def session_in_use(self):
+        """Gives the session, which knows the whole graph; while open, it is not closed."""
+        with self.lock.held():
+            self.extend_session()
+            session = self.session
+            session.uses.begin()
+        try:
+            yield session
+        finally:
+            session.uses.end()
 
     def see_new_operations(self):
         """Has what new operations stand for outlive a session; called before one knows them.
@@ -166,7 +203,7 @@ class GraphScope:
         """
         if self.server is None or self._seen_version == self.graph.version:
             return
-        with self._seeing:
+        with self.lock.held():
             version, new = self.graph.version, self.graph.get_operations()[self._seen :]
             self._seen += len(new)
             holders = resources.holders_among(new)
@@ -186,15 +223,16 @@ class GraphScope:
 
     def use_server(self):
         """From now on the graph runs through this process's server; variables keep their values."""
-        if self._on_server:
-            return
-        with self.graph.as_default():
-            values = _initialized_values(self.session)
-        self._on_server = True
-        for operation in self.graph.get_operations():
-            compat.set_device(operation, self._device_of(operation))
-        self.open_session()
-        self._load(values)
+        with self.lock.held():
+            if self._on_server:
+                return
+            with self.graph.as_default():
+                values = _initialized_values(self.session)
+            self._on_server = True
+            for operation in self.graph.get_operations():
+                compat.set_device(operation, self._device_of(operation))
+            self.open_session()
+            self._load(values)
 
     def expect_tables(self):
         """Uses the server if a weight of the scope is looked up by rows, and so may be sparse.
@@ -341,13 +379,15 @@ class GraphScope:
         Returns:
             A dict from names of tensors to what a session is to fetch instead of them.
         """
-        with self._redirected:
+        with self.lock.held():
             tables = [table for table in self.tables_by_name.values() if table.former]
-            if tables and self._looked_through != self.graph.version:
+            while tables and self._looked_through != self.graph.version:
+                version = self.graph.version
                 with self.graph.as_default():
                     former.redirect([table for table in tables if table.is_sharded])
                     self._fetches = former.fetches_of(tables)
-                self._looked_through = self.graph.version
+                # Of what was built meanwhile, maybe by another thread, nothing is known.
+                self._looked_through = version
             return self._fetches
 
     def gated(self, targets, fetches):
@@ -360,6 +400,8 @@ class GraphScope:
         Returns:
             A list of names of operations to run instead.
         """
+        if not self._gates or self._waiting.issuperset(targets):
+            return list(targets)
         operations = list(map(self.graph.get_operation_by_name, targets))
         leaves = {leaf for run in operations for leaf in leaves_of(run, self._gates)}
         steps = {leaf: self._gates[leaf] for leaf in leaves if leaf in self._gates}
@@ -367,13 +409,15 @@ class GraphScope:
             return list(targets)
         computed = [step.computed for step in steps.values()]
         key = (*targets, *fetches, *(operation.name for operation in computed))
-        if key not in self._gated:
-            tensors = list(map(self.graph.get_tensor_by_name, fetches))
-            with self.graph.as_default():
-                self._gated[key] = [
-                    gated(operation, tensors, list(steps), computed).name
-                    for operation in operations
-                ]
+        with self.lock.held():
+            if key not in self._gated:
+                tensors = list(map(self.graph.get_tensor_by_name, fetches))
+                with self.graph.as_default():
+                    self._gated[key] = [
+                        gated(operation, tensors, list(steps), computed).name
+                        for operation in operations
+                    ]
+                self._waiting.update(set(self._gated[key]) - set(targets))
         return self._gated[key]
 
     def check_writes(self, targets):

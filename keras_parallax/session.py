@@ -6,6 +6,7 @@ import re
 import threading
 import time
 import warnings
+from typing import Any, List, NamedTuple
 
 from keras_parallax import allocator, blocks, compat
 from keras_parallax.compat import tf
@@ -83,7 +84,7 @@ class ParallaxSession(tf.Session):
         self._belongs_to(scope)
 
     def _belongs_to(self, scope):
-        self._scope = scope
+        self._scope, self.uses = scope, _Uses()
         self._detours = threading.local()
         self._connected = {}
         scope.job.abandon_at_exit(self)
@@ -99,6 +100,9 @@ class ParallaxSession(tf.Session):
     def retire(self):
         """Closes the session; whoever holds it goes on with the scope's."""
         self._connected.clear()
+        self.uses.when_over(self._close_for_good)
+
+    def _close_for_good(self):
         super().close()
         self._closed = False
 
@@ -161,22 +165,41 @@ class ParallaxSession(tf.Session):
 
     def _extend_graph(self):
         """Called before whatever may be new in the graph is run."""
-        self._scope.see_new_operations()
-        super(ParallaxSession, self._scope.session)._extend_graph()
+        self._scope.extend_session()
+
+    def extend(self):
+        """Makes what is new in the graph known to this session."""
+        super()._extend_graph()
 
     def _call_tf_sessionrun(self, options, feed_dict, fetch_list, target_list, run_metadata):
         """Runs what `run` and the functions of `make_callable` have resolved."""
         scope = self._scope
-        arguments = options, feed_dict, fetch_list, target_list, run_metadata
-        run = super(ParallaxSession, scope.session)._call_tf_sessionrun
         steps = scope.steps_run_by(compat.names_of_operations(fetch_list, target_list))
+        target_list = self._gated(target_list, fetch_list)
+        arguments = options, feed_dict, fetch_list, target_list, run_metadata
         if not steps:
-            return run(*arguments)
+            with scope.session_in_use() as session:
+                return session._run_here(*arguments)
         allocator.free_pages().keep()
-        with _counted(scope.job, steps):
+        with _counted(scope.job, steps), scope.session_in_use() as session:
             if _connections(steps):
-                return scope.session._run_connected(steps, *arguments)
-            return run(*arguments)
+                return session._run_connected(steps, *arguments)
+            return session._run_here(*arguments)
+
+    def _gated(self, targets, fetches):
+        """The `TF_Operation`s to run instead of others, as `GraphScope.gated` has it."""
+        names = compat.names_of_operations([], targets)
+        waiting = self._scope.gated(names, [compat.name_of_output(fetch) for fetch in fetches])
+        if waiting == names:
+            return targets
+        return [self.graph.get_operation_by_name(name)._c_op for name in waiting]
+
+    def run_known(self, operation):
+        """Runs an operation that this session knows, whatever another thread does to the graph."""
+        self._run_here(None, {}, [], [operation._c_op], None)
+
+    def _run_here(self, *arguments):
+        return super()._call_tf_sessionrun(*arguments)
 
     def _call_tf_sessionprun(self, handle, feed_dict, fetch_list):
         if self._scope.steps_run_by(compat.names_of_operations(fetch_list, [])):
@@ -184,8 +207,10 @@ class ParallaxSession(tf.Session):
                 'A training step runs in one piece: run it with session.run, or by Keras, not with '
                 'session.partial_run.'
             )
-        run = super(ParallaxSession, self._scope.session)._call_tf_sessionprun
-        return run(handle, feed_dict, fetch_list)
+        with self._scope.session_in_use() as session:
+            return super(ParallaxSession, session)._call_tf_sessionprun(
+                handle, feed_dict, fetch_list
+            )
 
     def _run_connected(self, steps, options, feed_dict, fetch_list, target_list, run_metadata):
         """Runs training steps whose pulls go through the host's leader."""
@@ -288,6 +313,53 @@ class ParallaxSession(tf.Session):
         )
 
 
+class _Uses:
+    """The runs of a session that are under way, each in a thread of its own."""
+
+    def __init__(self):
+        self._lock, self._number, self._afterwards = threading.Lock(), 0, None
+
+    def begin(self):
+        with self._lock:
+            self._number += 1
+
+    def end(self):
+        with self._lock:
+            self._number -= 1
+        self._finish()
+
+    def when_over(self, act):
+        """Has a function of nothing called once, when none is under way; none begins any more."""
+        self._afterwards = act
+        self._finish()
+
+    def _finish(self):
+        with self._lock:
+            act = None if self._number else self._afterwards
+            if act is not None:
+                self._afterwards = None
+        if act is not None:
+            act()
+
+
+class _Made(NamedTuple):
+    """What a `_Function` runs, for one session.
+
+    Attributes:
+        session: the `ParallaxSession`.
+        function: the `_Callable`.
+        options: its `CallableOptions`.
+        steps: the `TrainStep`s that it runs.
+        runs: names of what is fetched and run, if that is no training step.
+    """
+
+    session: ParallaxSession
+    function: _Callable
+    options: Any
+    steps: List[Any]
+    runs: List[str]
+
+
 class _Function:
     """A function of a graph, made from `CallableOptions`, that outlives the session it is made for.
 
@@ -298,41 +370,48 @@ class _Function:
 
     def __init__(self, session, options):
         self._asked, self._scope, self._given = session, session._scope, options
-        self._session = self._function = None
-        self._make()
+        with self._scope.lock.held():
+            self._made = self._make()
 
     def _make(self):
         scope, redirected = self._scope, self._scope.redirect()
-        options = self._options = compat.connected_options(self._given, [])
+        options = compat.connected_options(self._given, [])
         for number, name in enumerate(options.fetch):
             if name in redirected:
                 options.fetch[number] = tf.convert_to_tensor(redirected[name]).name
         options.target[:] = scope.gated(options.target, options.fetch)
         self._asked._extend_graph()
-        self._session = scope.session
         names = [name.split(':')[0] for name in list(options.target) + list(options.fetch)]
-        self._steps = scope.steps_run_by(names)
-        self._runs = [] if self._steps else list(options.fetch) + list(options.target)
+        steps = scope.steps_run_by(names)
+        runs = [] if steps else list(options.fetch) + list(options.target)
         # Some tensors come through the host's leader in a training step, and in nothing else: so
         # the graph stays as it is, and the step runs with other edges in their place.
-        options = compat.connected_options(options, _connections(self._steps))
-        self._function = _Callable(self._session, options)
+        options = compat.connected_options(options, _connections(steps))
+        return _Made(scope.session, _Callable(scope.session, options), options, steps, runs)
 
     def __call__(self, *args, run_metadata=None):
-        if self._session is not self._scope.session:
-            self._make()
-        if run_metadata is not None and self._scope.target:
-            if not _connections(self._steps):
-                return self._run_traced(args, run_metadata)
-            _warn_of_trace()
-        allocator.free_pages().keep()
-        self._scope.changes.note_run(self._scope.graph, self._runs)
-        with _counted(self._scope.job, self._steps):
-            return self._session._translated(self._function, *args, run_metadata=run_metadata)
+        scope = self._scope
+        with contextlib.ExitStack() as use:
+            with scope.lock.held():
+                scope.see_new_operations()
+                if self._made.session is not scope.session:
+                    self._made = self._make()
+                made = self._made
+                use.enter_context(scope.session_in_use())
+            if run_metadata is not None and scope.target:
+                if not _connections(made.steps):
+                    return self._run_traced(made, args, run_metadata)
+                _warn_of_trace()
+            allocator.free_pages().keep()
+            scope.changes.note_run(scope.graph, made.runs)
+            with _counted(scope.job, made.steps):
+                results = made.session._translated(made.function, *args, run_metadata=run_metadata)
+                use.close()  # Tables may move to another session after a step.
+                return results
 
-    def _run_traced(self, args, run_metadata):
+    def _run_traced(self, made, args, run_metadata):
         """Runs as `Session.run` does: a server tells a function no metadata (TF 1.11)."""
-        options, session, graph = self._options, self._session, self._scope.graph
+        options, session, graph = made.options, made.session, self._scope.graph
         feeds = dict(zip(map(graph.get_tensor_by_name, options.feed), args))
         edges = options.tensor_connection
         if edges:

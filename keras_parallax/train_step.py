@@ -28,6 +28,7 @@ from keras_parallax.collectives import Gatherer
 from keras_parallax.compat import hvd, tf
 from keras_parallax.errors import PlanError, ScopeError
 from keras_parallax.fingerprint import check_agreement, model_report
+from keras_parallax.graph_lock import lock_of
 from keras_parallax.partition_search import SEARCH
 from keras_parallax.plan import Request
 from keras_parallax.row_rules import rule_for
@@ -76,6 +77,7 @@ class TrainStep:
         )
         # Operations of broadcasts and averages that have been built, for the next time.
         self._collectives = {}
+        self._lock = lock_of(loss.graph)
         #: Number of epochs that `fit` has trained.
         self.epochs = 0
         self._strategy, self._tuning = strategy, Tuning(self)
@@ -101,7 +103,7 @@ class TrainStep:
         Returns:
             A list of one operation, for Keras to run with each batch.
         """
-        with self.call('the first training call of a model'):
+        with self.call('the first training call of a model'), self._lock.held():
             return self._build()
 
     def _build(self):
@@ -224,6 +226,10 @@ class TrainStep:
             request: the `plan.Request`. Tables may get other shards, or none, and become dense.
                 The optimizer's slots must be told apart (`Tuning.check`).
         """
+        with self._lock.held():
+            self._replan(request)
+
+    def _replan(self, request):
         self.request = request
         plan, changes = self.plan_for(request), []
         self._plan, before = plan, list(self.weights)
@@ -367,7 +373,7 @@ class TrainStep:
         Closing the session would do it too, but waits for servers that may be gone (TF 1.11).
         """
         for closing in self._interruptions:
-            tf.Session.run(self._scope.session, closing)
+            self._scope.session.run_known(closing)
 
     def _start(self, fills):
         """Gives the shards their start values, and the ranks those of rank 0."""
@@ -502,11 +508,18 @@ class TrainStep:
         self._run_collective(('average', frozenset(variables)), build)
 
     def _run_collective(self, key, build):
-        if key not in self._collectives:
-            with self._loss.graph.as_default():
-                self._collectives[key] = build()
-        session, collective = self._package.backend.get_session(), self._collectives[key]
-        if self._job:
-            self._job.collective(lambda call: session.run(collective))
-        else:
-            session.run(collective)
+        with self._lock.held():
+            if key not in self._collectives:
+                with self._loss.graph.as_default():
+                    self._collectives[key] = build()
+            session, collective = self._package.backend.get_session(), self._collectives[key]
+
+            def run(call):
+                # Maybe in a thread of its own, which acts for this one.
+                with self._lock.lent():
+                    session.run(collective)
+
+            if self._job:
+                self._job.collective(run)
+            else:
+                run(None)

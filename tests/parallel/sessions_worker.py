@@ -317,6 +317,46 @@ def traced_dataset(script):
     return dict(weights_of(model), devices=len(metadata.step_stats.dev_stats))
 
 
+def _gate(script, model):
+    """Has plain Keras, too, write the states of layers after the gradients are there."""
+    model._make_train_function()
+    if not script.strategy:
+        reference.gate_updates(model)
+
+
+def _recurrent(script, ids):
+    """A layer that goes on from the states that its samples had in the batch before."""
+    layers = script.keras.layers
+    rows = layers.Embedding(ROWS, 4, name='table')(ids)
+    return layers.Dense(1, name='out')(layers.LSTM(3, stateful=True)(rows))
+
+
+def stateful_sparse_input(script):
+    import scipy.sparse
+
+    layers = script.keras.layers
+    with script.scope():
+        ids = layers.Input(batch_shape=(BATCH // script.size, LENGTH), dtype="int32")
+        features = layers.Input((5,), sparse=True)
+        hidden = layers.add([_recurrent(script, ids), layers.Dense(1, name='wide')(features)])
+        model = script.compile(script.keras.models.Model([ids, features], hidden))
+    _gate(script, model)
+
+    def run_step(ids, targets):
+        features = scipy.sparse.csr_matrix(np.eye(ROWS, 5, dtype=np.float32)[ids[:, 0]])
+        model.train_on_batch([ids, features], targets)
+
+    return _train(script, model, run_step)
+
+
+def stateful_session_run(script):
+    with script.scope():
+        ids = script.keras.layers.Input(batch_shape=(BATCH // script.size, LENGTH), dtype='int32')
+        model = script.compile(script.keras.models.Model(ids, _recurrent(script, ids)))
+    _gate(script, model)
+    return _train(script, model, _session_run(script, model, model.train_function.updates_op))
+
+
 def _by_hand(script, make_run):
     with script.scope():
         model = script.model()
@@ -325,17 +365,18 @@ def _by_hand(script, make_run):
     return _train(script, model, run)
 
 
+def _session_run(script, model, update):
+    inputs, targets, weights = model.inputs, model.targets, model.sample_weights
+
+    def run(ids, values):
+        feeds = {inputs[0]: ids, targets[0]: values, weights[0]: np.ones(len(ids))}
+        script.session.run([update, model.total_loss], feeds)
+
+    return run
+
+
 def session_run(script):
-    def make_run(script, model, update):
-        inputs, targets, weights = model.inputs, model.targets, model.sample_weights
-
-        def run(ids, values):
-            feeds = {inputs[0]: ids, targets[0]: values, weights[0]: np.ones(len(ids))}
-            script.session.run([update, model.total_loss], feeds)
-
-        return run
-
-    return _by_hand(script, make_run)
+    return _by_hand(script, _session_run)
 
 
 def control_dependency(script):
@@ -363,13 +404,13 @@ def threads_that_read(script):
         while not over.is_set():
             read.append(session.run(bias).shape)
 
-    # Two threads cannot build in one graph of TensorFlow 1.11, and the first step builds.
-    model._make_train_function()
     thread = threading.Thread(target=keep_reading)
     thread.start()
-    results = _train(script, model, model.train_on_batch)
-    over.set()
-    thread.join()
+    try:
+        results = _train(script, model, model.train_on_batch)
+    finally:
+        over.set()
+        thread.join()
     return dict(results, shapes=np.array(sorted(set(read))))
 
 

@@ -18,11 +18,12 @@ BOTH = (
     'not_copied',
     'traced',
     'session_run',
+    'stateful_session_run',
     'control_dependency',
     'threads_that_read',
 )
 CASES = {
-    'keras': BOTH + ('sparse_input',),
+    'keras': BOTH + ('sparse_input', 'stateful_sparse_input'),
     'tf.keras': BOTH
     + ('fit_dataset', 'iterator_after', 'one_shot_before', 'one_shot_inside', 'traced_dataset'),
 }

@@ -80,3 +80,30 @@ def test_states_and_moving_averages_are_written_after_the_gradients(keras):
         writes = [op for op in storage.consumers() if op in run and compat.writes_to(op, storage)]
         assert writes, state
         assert all(computed in graph.ancestors([write]) for write in writes), state
+
+
+def test_a_step_that_a_session_runs_by_hand_writes_states_after_the_gradients(keras):
+    keras.backend.clear_session()
+    with kp.ParallaxStrategy():
+        model = normalized(keras)
+        model.compile(keras.optimizers.SGD(0.1), 'mse')
+    model._make_train_function()
+    update, session = model.train_function.updates_op, keras.backend.get_session()
+    ids, targets = cases.ids_and_targets(np.random.RandomState(1), 6)
+    feeds = {model.inputs[0]: ids, model.targets[0]: targets, model.sample_weights[0]: np.ones(6)}
+    feeds[keras.backend.learning_phase()] = 1
+    options, metadata = tf.RunOptions(output_partition_graphs=True), tf.RunMetadata()
+    session.run([update, model.total_loss], feeds, options, metadata)
+    function = session.make_callable(update, list(feeds), accept_options=True)
+    traced = tf.RunMetadata()
+    function(*feeds.values(), options=options, run_metadata=traced)
+    asked = graph.ancestors([update])
+    for state in model.get_layer('memory').states:
+        storage = compat.storage(state)
+        writes = {op.name for op in storage.consumers() if compat.writes_to(op, storage)}
+        writes &= {op.name for op in asked}
+        assert writes, state
+        for run in (metadata, traced):
+            names = {node.name for part in run.partition_graphs for node in part.node}
+            assert not writes & names, state
+            assert any('parallax/updates' in name for name in names)
