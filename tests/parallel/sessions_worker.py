@@ -393,25 +393,42 @@ def control_dependency(script):
 
 
 def threads_that_read(script):
-    """A thread reads a weight by a session of before the scope while steps run."""
-    session, over, read = script.session, threading.Event(), []
+    """Threads read, by a session of before the scope and by Keras, and predict, from the start.
+
+    Plain Keras trains without them: what its threads build is mixed up.
+    """
+    session, backend, over = script.session, script.keras.backend, threading.Event()
     with script.scope():
         model = script.model()
-    bias = model.layers[-1].bias
+    bias, ids = model.layers[-1].bias, script.numpy_batches()[0][0]
     session.run(bias)
+    ways = {
+        'session.run': lambda: session.run(bias).shape == (1,),
+        'get_value': lambda: backend.get_value(bias).shape == (1,),
+        'predict': lambda: model.predict_on_batch(ids).shape == (len(ids), 1),
+    }
+    outcomes = {way: [] for way in ways}
 
-    def keep_reading():
-        while not over.is_set():
-            read.append(session.run(bias).shape)
+    def keep_reading(way):
+        with session.graph.as_default():
+            while not over.is_set():
+                try:
+                    outcomes[way].append(ways[way]())
+                except Exception as error:
+                    outcomes[way].append(repr(error))
+                    return
 
-    thread = threading.Thread(target=keep_reading)
-    thread.start()
+    readers = [threading.Thread(target=keep_reading, args=[way]) for way in ways]
+    for thread in readers if script.strategy else ():
+        thread.start()
     try:
         results = _train(script, model, model.train_on_batch)
     finally:
         over.set()
-        thread.join()
-    return dict(results, shapes=np.array(sorted(set(read))))
+        for thread in readers if script.strategy else ():
+            thread.join()
+    wrong = [str(outcome) for read in outcomes.values() for outcome in read if outcome is not True]
+    return dict(results, wrong=wrong, least=min(map(len, outcomes.values())))
 
 
 # --- Configurations ----------------------------------------------------------------------------

@@ -110,6 +110,13 @@ def test_a_trace_that_compile_asks_for_is_recorded_on_shards(jobs, package, name
 
 
 @pytest.mark.parametrize('package', CASES)
+def test_threads_read_and_predict_while_another_builds_and_runs_steps(jobs, package):
+    for of_rank in jobs.results(package, 'strategy', 2, 'threads_that_read'):
+        assert list(of_rank['wrong']) == []
+        assert of_rank['least'] > 0
+
+
+@pytest.mark.parametrize('package', CASES)
 def test_an_iterator_of_before_the_scope_that_cannot_be_copied_says_so(jobs, package):
     (alone,) = jobs.results(package, 'strategy', 0, 'not_copied')
     assert alone['error'] == '' and alone['value'] == 0
