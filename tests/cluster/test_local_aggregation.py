@@ -6,6 +6,7 @@ import sys
 import time
 
 import cases
+import launch
 import numpy as np
 import pytest
 import reference
@@ -71,6 +72,28 @@ def test_two_workers_on_each_of_two_hosts_equal_plain_keras(cluster, package, tm
     for name in names:
         found = np.load(os.path.join(folder, name + '.npz'))
         reference.check(found, cases.find(name), cases.keras_module(package), 4)
+
+
+def test_steps_that_a_session_runs_go_through_the_hosts_leader_too(cluster, tmp_path):
+    # Keras 2.2.4 runs those of a model with a sparse input so.
+    names = ['sparse_input', 'session_run']
+    script, folders = '../parallel/sessions_worker.py', [str(tmp_path / 'plain'), str(tmp_path)]
+    os.makedirs(folders[0])
+    outcome = launch.run(0, 'parallel/sessions_worker.py', folders[0], 'keras', 'plain', *names)
+    assert outcome.code == 0, outcome.output[-5000:]
+    outcome = run(cluster, 2, script, folders[1], 'keras', 'strategy', *names)
+    assert outcome.code == 0, outcome.output[-5000:]
+    for name in names:
+        plain = np.load(os.path.join(folders[0], name + '.0.npz'))
+        for rank in range(4):
+            results = np.load(os.path.join(folders[1], '%s.%d.npz' % (name, rank)))
+            assert results['counted'] == results['ran']
+            for weight in (key for key in plain.files if key.startswith('weight')):
+                np.testing.assert_allclose(results[weight], plain[weight], rtol=0, atol=1e-5)
+        assert any(
+            np.load(os.path.join(folders[1], '%s.%d.npz' % (name, rank)))['connections'] > 0
+            for rank in range(4)
+        )
 
 
 @pytest.fixture(scope='module')

@@ -131,7 +131,8 @@ def fit_dataset(script):
         validation_steps=2,
         verbose=0,
     )
-    return dict(weights_of(model), val_loss=history.history['val_loss'])
+    logs = {name: history.history[name] for name in ('loss', 'val_loss')}
+    return dict(weights_of(model), **logs)
 
 
 def _iterator_made(script, when, make):
@@ -274,12 +275,13 @@ def _train(script, model, run_step, times=4):
     for _ in range(times):
         for batch in script.numpy_batches():
             run_step(*batch)
-    density = 0.0
+    measured = {}
     if script.strategy:
-        density = model.optimizer._parallax_step._tuning.density.get('table/embeddings', 0.0)
-    return dict(
-        weights_of(model), counted=script.steps_begun - before, ran=times * STEPS, density=density
-    )
+        step = model.optimizer._parallax_step
+        density = step._tuning.density.get('table/embeddings', 0.0)
+        measured = {'density': density, 'connections': len(step.connections)}
+    counted = script.steps_begun - before
+    return dict(weights_of(model), counted=counted, ran=times * STEPS, **measured)
 
 
 def sparse_input(script):
@@ -411,7 +413,7 @@ def threads_that_read(script):
 
     def keep_reading(way):
         with session.graph.as_default():
-            while not over.is_set():
+            while not over.wait(0.001):
                 try:
                     outcomes[way].append(ways[way]())
                 except Exception as error:
