@@ -430,7 +430,7 @@ def threads_that_read(script):
         for thread in readers if script.strategy else ():
             thread.join()
     wrong = [str(outcome) for read in outcomes.values() for outcome in read if outcome is not True]
-    return dict(results, wrong=wrong, least=min(map(len, outcomes.values())))
+    return dict(results, wrong=np.array(wrong, str), least=min(map(len, outcomes.values())))
 
 
 # --- Configurations ----------------------------------------------------------------------------
