@@ -33,6 +33,11 @@ class Activity:
         return self._progress.steps
 
     @property
+    def in_call(self):
+        """Whether it is in a call that all ranks make."""
+        return self._call is not None
+
+    @property
     def waits(self):
         """Whether it may be waiting for the other ranks."""
         return self._began is not None or self._awaited(0) is not None

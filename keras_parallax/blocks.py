@@ -5,6 +5,7 @@ nothing here ever holds more of it than a block, except where the caller asks fo
 """
 
 import contextlib
+import functools
 
 import numpy as np
 import tqdm
@@ -336,8 +337,13 @@ class Detours:
             self.unused -= 1
             self._move(rows, source)
 
+    def skip(self, value):
+        """Takes note of a value that another rank has set rows to."""
+        if id(value) in self._sources:
+            self.unused -= 1
 
-def run(run_plain, session, fetches, feeds, detours):
+
+def run(run_plain, session, fetches, feeds, detours, write_order):
     """Runs fetches, and moves the sharded rows among them in blocks.
 
     Args:
@@ -347,25 +353,41 @@ def run(run_plain, session, fetches, feeds, detours):
             assignments of Keras to them, are moved in blocks.
         feeds: the `feed_dict`, or `None`.
         detours: the session's `Detours`.
+        write_order: function `(names, write, skip)` that writes what the job has in common, as
+            `WriteOrder` does.
 
     Returns:
         What `tf.Session.run` returns; `None` for an assignment.
     """
     listed = list(fetches) if type(fetches) in (list, tuple) else [fetches]
-    results, others = {}, []
+    results, others, own, shared = {}, [], [], []
     feeds = dict(feeds or {})
     for number, fetch in enumerate(listed):
         if detours.omits(fetch):
             results[number] = np.empty([0] + fetch.shape.as_list()[1:], numpy_dtype(fetch))
         elif isinstance(fetch, BlockAssign):
             results[number] = None
-            detours.set(fetch.rows, feeds.pop(fetch.placeholder), session)
+            assigned = shared if getattr(fetch.rows, 'table', None) is not None else own
+            assigned.append((fetch.rows, feeds.pop(fetch.placeholder)))
         elif hasattr(fetch, 'sharded_rows'):
             results[number] = fetch.sharded_rows.read_all(session)
         else:
             others.append(number)
     if not results:
         return run_plain(fetches, feeds)
+
+    def write(assignments):
+        for rows, value in assignments:
+            detours.set(rows, value, session)
+
+    def skip():
+        for _, value in shared:
+            detours.skip(value)
+
+    write(own)
+    if shared:
+        names = [rows.name for rows, _ in shared]
+        write_order(names, functools.partial(write, shared), skip)
     if others:
         results.update(zip(others, run_plain([listed[number] for number in others], feeds)))
     ordered = [results[number] for number in range(len(listed))]

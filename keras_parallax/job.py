@@ -51,6 +51,7 @@ from keras_parallax.verdict import (
     speaker,
     verdict,
 )
+from keras_parallax.write_order import WriteOrder
 
 #: How long a rank that cannot go on may take to leave by its exception before it is ended.
 _GRACE_SECONDS = 15
@@ -85,6 +86,7 @@ class Job:
         server: the `tf.train.Server` that this process started last, or `None` if nobody has
             asked for one.
         activity: the `Activity` of which the other ranks hear.
+        write_order: the `WriteOrder` of what the script itself writes to sharded tables.
         problem: the exception that says why the job cannot go on, or `None`.
         step_timeout: seconds that a step, or another wait for all ranks, may last; 0 for any time.
     """
@@ -99,6 +101,7 @@ class Job:
         self.server = None
         self.problem = None
         self.activity = Activity()
+        self.write_order = WriteOrder(self)
         self._steps = weakref.WeakSet()
         self._sessions = weakref.WeakSet()
         self._state, self._error, self._lost = RUNNING, None, None
@@ -135,7 +138,7 @@ class Job:
         self._gatherer = Gatherer('main')
         self._told = threading.Event()
         #: Set when this rank has something new to tell.
-        self._ending = threading.Event()
+        self._news = threading.Event()
         self._watch = threading.Thread(target=self._watch_ranks, name='parallax-watch')
         self._watch.daemon = True
         self._watch.start()
@@ -294,6 +297,10 @@ class Job:
         """How far this rank has come with what all ranks do together, a `verdict.Progress`."""
         return self.activity.progress
 
+    def tell_now(self):
+        """Has the other ranks hear of this one as soon as each has something to tell."""
+        self._news.set()
+
     def await_problem(self):
         """Waits until the watch knows why a step has broken off, or does not either."""
         if self.size > 1:
@@ -324,7 +331,7 @@ class Job:
 
     def _report(self):
         return dict(
-            self.activity.report(),
+            {**self.activity.report(), **self.write_order.report()},
             state=self._state,
             host=socket.gethostname(),
             error=self._error,
@@ -369,17 +376,20 @@ class Job:
                     self._shut_down()
             if problem or all(state['state'] == FINISHED for state in states):
                 break
+            self.write_order.hear(states)
             self._rest()
         self._told.set()
 
     def _rest(self):
         """Waits until the other ranks are to hear of this one again."""
         reported = time.monotonic()
-        while not self._ending.is_set():
-            due = report_due(reported, self._liveness.lockstep_began) - time.monotonic()
+        while self._state == RUNNING and not self.write_order.waits:
+            lockstep_began, awaited = self._liveness.lockstep_began, self.write_order.is_awaited
+            due = report_due(reported, lockstep_began, awaited) - time.monotonic()
             if due <= 0:
                 break
-            self._ending.wait(due)
+            self._news.wait(due)
+            self._news.clear()
 
     def _lose(self, problem, alone, is_heard):
         self._fail(problem, words='' if is_heard else str(problem), alone=alone, lost=True)
@@ -455,7 +465,7 @@ class Job:
         said = ''.join(traceback.format_exception_only(kind, error)).strip()
         if self.problem is None:
             self._error, self._state = said, FAILED
-            self._ending.set()
+            self._news.set()
             self._told.wait(_GRACE_SECONDS)
         # What several ranks find wrong alike, one tells: the lowest of those that did first.
         before = self._states[: self.rank] if self.problem is None else self._states
@@ -468,7 +478,7 @@ class Job:
     def _finish(self):
         if self.size > 1 and self._state != FAILED:
             self._state = FINISHED
-            self._ending.set()
+            self._news.set()
             # The other ranks may still read the shards on this process's server. Of ranks that are
             # lost the watch never hears.
             while self._watch.is_alive() and self._lost_at is None:

@@ -329,6 +329,16 @@ class GraphScope:
         """Whether ranks that have made equally many steps have the same tables."""
         return all(step.sync for step in self._train_steps.values())
 
+    def order_write(self, names, write, skip):
+        """Writes what a script gives to sharded tables, as `WriteOrder` does.
+
+        Where ranks train each at its own pace, writes have no order.
+        """
+        if self.is_synchronous:
+            self.job.write_order(names, write, skip)
+        else:
+            write()
+
     def steps_run_by(self, names):
         """The `TrainStep`s that running operations runs, a list.
 

@@ -120,7 +120,8 @@ class ParallaxSession(tf.Session):
         )
         fetches = blocks.replaced(fetches, self._scope.redirect())
         session = self._scope.session
-        return blocks.run(run, session, fetches, feed_dict, session._detours_here())
+        order = self._scope.order_write
+        return blocks.run(run, session, fetches, feed_dict, session._detours_here(), order)
 
     def make_callable(self, fetches, feed_list=None, accept_options=False):
         """Makes a callable as `tf.Session.make_callable` does."""

@@ -16,6 +16,8 @@ RUNNING, FINISHED, FAILED = 'running', 'finished', 'failed'
 INTERVAL_SECONDS = 4.0
 #: The same, while they train in lockstep: no step ends if one of them is not well.
 QUIET_SECONDS = 32.0
+#: The same, while one waits until the others read a table no more, to write it.
+AWAITED_SECONDS = 0.25
 #: How long after an error one rank's step may go on that another's has ended with: where all fail
 #: alike, they do not at the same moment.
 _TOGETHER_SECONDS = 3.0
@@ -42,7 +44,7 @@ class Progress(NamedTuple):
     broken: list = None
 
 
-def report_due(reported, lockstep_began):
+def report_due(reported, lockstep_began, is_awaited=False):
     """When a rank that has nothing new to tell is to tell the others how it is.
 
     All ranks begin a step of lockstep at about the same time, so they come to the same answer. If
@@ -51,6 +53,7 @@ def report_due(reported, lockstep_began):
     Args:
         reported: when it last did, seconds of any clock.
         lockstep_began: when it last began a step that ends for no rank before all have begun it.
+        is_awaited: whether a rank waits at a write, as `write_order` says.
 
     Returns:
         A time.
@@ -61,6 +64,8 @@ def report_due(reported, lockstep_began):
         (104.0, 114.0, 132.0)
         ```
     """
+    if is_awaited:
+        return reported + AWAITED_SECONDS
     return min(max(reported, lockstep_began) + INTERVAL_SECONDS, reported + QUIET_SECONDS)
 
 
@@ -70,7 +75,8 @@ def verdict(states, step_timeout=0):
     Args:
         states: a list with a dict for each rank: `state`, the fields of its `Progress`, `in_step`
             (seconds that its present step lasts, 0 between steps), `in_call` (the same of a
-            collective outside steps), `in_horovod` (the name of an operation of Horovod's in which
+            collective outside steps, or at a write), `in_write` (as `write_order.met` takes it),
+            `in_horovod` (the name of an operation of Horovod's in which
             the script itself has been for long), `host`, `error` (a sentence, of a failed rank),
             `lost` (a sentence about a dedicated server that the rank has found to be gone).
             `broken` has a fourth item, the seconds since then.
@@ -257,4 +263,6 @@ def _overdue(states, step_timeout):
 
 
 def _is_behind(state, waiting):
+    if waiting.get('in_write'):
+        return state.get('in_write') != waiting['in_write']
     return state.get('gathers', 0) < waiting['gathers']

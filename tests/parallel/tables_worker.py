@@ -9,6 +9,7 @@ returns, a dict of arrays and strings, goes to FOLDER/SCRIPT.RANK.npz, as `plain
 import os
 import sys
 import threading
+import time
 import traceback
 from typing import Any, NamedTuple
 
@@ -380,6 +381,95 @@ def set_weights(run):
         run.together()
     run.train(model, CASE, 8, 10)
     return {'end': model.get_weights()[0]}
+
+
+def late(run, rank):
+    """Has a rank come to its next line when another has long begun its own."""
+    if run.strategy is not None and run.strategy.rank == rank:
+        time.sleep(2)
+
+
+def own_writes(run):
+    """Reads and writes of every rank, none of which waits for the others by a line of its own."""
+    model, _ = run.model(CASE)
+    path = os.path.join(run.folder, 'weights.h5')
+    run.train(model, CASE, 0, 2)
+    model.save_weights(path)
+    run.train(model, CASE, 2, 4)
+    backend, table, given = run.backend, table_of(model), {}
+    ids, targets = map(np.concatenate, zip(*cases.joined_batches(CASE, RANKS, 2)))
+    for rank in range(RANKS):
+        late(run, rank)
+        given['evaluated %d' % rank] = model.evaluate(ids, targets, verbose=0)
+        model.load_weights(path)
+        given['loaded %d' % rank] = model.evaluate(ids, targets, verbose=0)
+        late(run, rank)
+        given['value %d' % rank] = backend.get_value(table)
+        backend.set_value(table, given['value %d' % rank] * 0.5)
+        backend.set_value(table, backend.get_value(table) + 1)
+        late(run, rank)
+        given['halved %d' % rank] = backend.get_value(table)
+        model.set_weights([0.5 * weight for weight in model.get_weights()])
+        late(run, rank)
+        state = model.optimizer.get_weights()
+        model.optimizer.set_weights([weight * 2 if weight.ndim else weight for weight in state])
+        run.train(model, CASE, 4, 6)
+        given['trained %d' % rank] = model.get_weights()[0]
+    return given
+
+
+def noise(run):
+    """Different values on each rank: those of rank 0 are to count."""
+    model, _ = run.model(CASE)
+    run.train(model, CASE, 0, 1)
+    rank = 0 if run.strategy is None else run.strategy.rank
+    late(run, 0)
+    table = table_of(model)
+    values = run.backend.get_value(table)
+    run.backend.set_value(table, values + np.random.RandomState(rank).rand(*values.shape))
+    return {'noisy': run.backend.get_value(table)}
+
+
+def alone(run):
+    """Writes of one rank, while the other goes on to what it cannot do without it."""
+    model, _ = run.model(CASE)
+    path = os.path.join(run.folder, 'weights.h5')
+    run.train(model, CASE, 0, 2)
+    model.save_weights(path)
+    run.train(model, CASE, 2, 4)
+    rank = None if run.strategy is None else run.strategy.rank
+    table, given = table_of(model), {}
+
+    def write():
+        values = run.backend.get_value(table)
+        run.backend.set_value(table, values * 0.5)
+        run.backend.set_value(table, run.backend.get_value(table) + 1)
+
+    if rank in (None, 1):
+        write()
+    run.together()
+    given['called'] = run.backend.get_value(table)
+    run.train(model, CASE, 4, 6)
+    given['trained'] = model.get_weights()[0]
+    if rank in (None, 0):
+        # The other has begun its step, with the rows of before. Dense weights are each rank's own.
+        write()
+        given['written'] = run.backend.get_value(table)
+        model.load_weights(path)
+        given['loaded'] = run.backend.get_value(table)
+    run.train(model, CASE, 6, 7)
+    return given
+
+
+def ended(run):
+    """The last script: rank 0 writes when the other rank has come to its end."""
+    model, _ = run.model(CASE)
+    run.train(model, CASE, 0, 2)
+    table = table_of(model)
+    if run.strategy is None or run.strategy.rank == 0:
+        run.backend.set_value(table, run.backend.get_value(table) * 0.5)
+        return {'end': run.backend.get_value(table)}
+    return {}
 
 
 def main(package, folder, names):

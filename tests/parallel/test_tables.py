@@ -9,7 +9,7 @@ import pytest
 RANKS = 2
 #: Names of values that are the same as plain Keras's, by the script that has them.
 COMPARED = ('reads', 'savers', 'writes', 'word2vec')
-OTHERS = ('refused', 'threads', 'own_variable', 'set_weights')
+OTHERS = ('refused', 'threads', 'own_variable', 'set_weights', 'own_writes', 'noise', 'alone')
 #: A script in which tables move, by the package with which it is run: each takes long.
 MOVED = {'keras': 'moved:auto_400_adam', 'tf.keras': 'moved:search_adam'}
 
@@ -26,6 +26,7 @@ def job(request, tmp_path_factory):
         *COMPARED,
         *OTHERS,
         MOVED[request.param],
+        'ended',
         environ={'KERAS_PARALLAX_CACHE': folder},
     )
 
@@ -71,6 +72,23 @@ def test_what_was_made_of_a_table_follows_it_to_other_shards_and_back(job):
 
 def test_weights_that_are_set_between_two_fits_are_those_that_train_on(job):
     assert compare(job('set_weights')) == ['end', 'end']
+
+
+def test_what_a_rank_reads_before_a_write_of_all_ranks_no_faster_rank_has_written(job):
+    assert len(compare(job('own_writes'))) == RANKS * 5 * RANKS
+
+
+def test_of_different_values_that_ranks_give_a_table_those_of_rank_0_count(job):
+    assert compare(job('noise')) == ['noisy', 'noisy']
+
+
+def test_one_rank_may_write_alone_while_another_waits_for_it_in_a_step_or_a_call(job):
+    assert len(compare(job('alone'), ['called', 'trained'])) == 2 * RANKS
+    assert compare(job('alone')[:1], ['written', 'loaded']) == ['written', 'loaded']
+
+
+def test_one_rank_may_write_alone_when_the_other_has_ended(job):
+    assert compare(job('ended')[:1]) == ['end']
 
 
 def test_a_write_that_shards_cannot_take_is_refused_with_a_sentence(job):
