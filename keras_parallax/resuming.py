@@ -115,7 +115,9 @@ def resume(model, path, block_bytes=BLOCK_BYTES, show_progress=None):
     def read():
         # Of one file, rank 0 gives all the rest to the others, who may not see it.
         if step.rank == 0 or not whole:
-            return _read(model, step, path, block_bytes, show_progress)
+            # What each rank writes here is its own share, and waits for no other's.
+            with step.call('strategy.resume'):
+                return _read(model, step, path, block_bytes, show_progress)
 
     state = on_every_rank(step, path, read)[0]
     step.broadcast(0)
