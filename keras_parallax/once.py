@@ -74,6 +74,15 @@ class Changes:
         self._count = self.point[-1] + 1
         self._steps = self._job.progress.steps
 
+    @contextlib.contextmanager
+    def noted(self):
+        """While open, what runs belongs to a change that is counted, also where it does not run."""
+        counted = self._steps, self._count
+        try:
+            yield
+        finally:
+            self._steps, self._count = counted
+
     def note_run(self, owner, fetches):
         """Counts a run of a graph if it may change a variable.
 

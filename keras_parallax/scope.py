@@ -334,10 +334,11 @@ class GraphScope:
 
         Where ranks train each at its own pace, writes have no order.
         """
-        if self.is_synchronous:
-            self.job.write_order(names, write, skip)
-        else:
-            write()
+        with self.changes.noted():
+            if self.is_synchronous:
+                self.job.write_order(names, write, skip)
+            else:
+                write()
 
     def steps_run_by(self, names):
         """The `TrainStep`s that running operations runs, a list.
