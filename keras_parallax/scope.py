@@ -7,7 +7,7 @@ import warnings
 import weakref
 from typing import Any, List, NamedTuple
 
-from keras_parallax import cluster, compat, former, once, resources, session_config
+from keras_parallax import cluster, compat, former, once, own_steps, resources, session_config
 from keras_parallax.blocks import ShardedRows
 from keras_parallax.compat import tf
 from keras_parallax.errors import ParallaxError, ScopeError
@@ -75,7 +75,8 @@ class GraphScope:
         self._train_steps, self._gates = {}, {}
         # What is run instead of operations that were asked for, and the names of all of it.
         self._gated, self._waiting = {}, set()
-        self._runners = {}
+        # What has been looked through for steps of the script's own, and at which graph version.
+        self._runners, self._not_steps = {}, {}
         self._fetches, self._looked_through = {}, None
         self._on_server = False
         self._seen, self._seen_version = 0, None
@@ -347,10 +348,9 @@ class GraphScope:
             names: the names of the operations.
 
         Raises:
-            ParallaxError: an operation of the user's own writes to a table with each batch.
+            ParallaxError: an operation of the user's own writes to a table with each batch, or the
+                operations are a training step of the user's own that exchanges nothing.
         """
-        if not self._train_steps:
-            return []
         operations = [self.graph.get_operation_by_name(name) for name in names]
         steps = [
             step
@@ -359,7 +359,29 @@ class GraphScope:
         ]
         if steps:
             self.check_writes(names)
+        elif self.job.size > 1:
+            self._check_own_step(operations)
         return steps
+
+    def _check_own_step(self, operations):
+        """Refuses a step of a script's own in which each rank trains the weights alone."""
+        key, version = tuple(operations), self.graph.version
+        if self._not_steps.get(key) == version:
+            return
+        weights = {
+            weight.op: weight.name.split(':')[0]
+            for weight in self.records
+            if not isinstance(weight, ShardedVariable)
+        }
+        trained = own_steps.trained_alone(operations, weights, self._writes_to_tables())
+        if trained is not None:
+            raise ScopeError(
+                'A step of the script writes gradients of this rank to %s, and nothing exchanges '
+                'them: each of the %d ranks would train its own weights. Let an optimizer do it '
+                '(model.train_on_batch, or kp.ParallaxOptimizer(...).get_updates(loss, params)), '
+                'or average the gradients with hvd.allreduce.' % (trained, self.job.size)
+            )
+        self._not_steps[key] = version
 
     def _runners_of(self, first):
         """The operations that run after an operation, itself among them: a set."""
@@ -440,12 +462,7 @@ class GraphScope:
         Raises:
             ParallaxError: an operation of the user's own writes to a table with each batch.
         """
-        writes = {
-            operation: table.name
-            for table in self.tables_by_name.values()
-            if table.former
-            for operation in table.former.written
-        }
+        writes = self._writes_to_tables()
         run = ancestors(map(self.graph.get_operation_by_name, targets)) if writes else set()
         for operation in run & writes.keys():
             raise ParallaxError(
@@ -454,6 +471,15 @@ class GraphScope:
                 'run it between the steps, in a callback of every rank: '
                 "K.function([], [], updates=[...])." % (operation.name, writes[operation])
             )
+
+    def _writes_to_tables(self):
+        """Dict from the user's operations that write to sharded tables to the tables' names."""
+        return {
+            operation: table.name
+            for table in self.tables_by_name.values()
+            if table.former
+            for operation in table.former.written
+        }
 
     def weight_read_by(self, name):
         """The variable that the lookup called `name` reads, or `None`."""

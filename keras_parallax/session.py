@@ -380,10 +380,11 @@ class _Function:
         for number, name in enumerate(options.fetch):
             if name in redirected:
                 options.fetch[number] = tf.convert_to_tensor(redirected[name]).name
+        names = [name.split(':')[0] for name in list(options.target) + list(options.fetch)]
+        # Before copies take the place of what writes beside the optimizer.
+        steps = scope.steps_run_by(names)
         options.target[:] = scope.gated(options.target, options.fetch)
         self._asked._extend_graph()
-        names = [name.split(':')[0] for name in list(options.target) + list(options.fetch)]
-        steps = scope.steps_run_by(names)
         runs = [] if steps else list(options.fetch) + list(options.target)
         # Some tensors come through the host's leader in a training step, and in nothing else: so
         # the graph stays as it is, and the step runs with other edges in their place.

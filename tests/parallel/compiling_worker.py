@@ -67,6 +67,35 @@ def own_step_not_wrapped(run):
     return [error_of(step), error_of(native_step, adagrad)]
 
 
+def step_by_hand(run):
+    """What is raised for steps of gradients and assignments, and the weights after others."""
+    import horovod.tensorflow as hvd
+
+    backend = run.keras.backend
+    with run.scope():
+        model = user_scripts.words_and_dense(run.keras)
+        model.compile('sgd', 'mse')
+    words, targets = run.data()
+    target = backend.placeholder(ndim=2)
+    loss = backend.mean(backend.square(model.output - target))
+    weights = model.trainable_weights
+    gradients = [tf.convert_to_tensor(g) for g in backend.gradients(loss, weights)]
+
+    def step(gradients, count=None):
+        pairs = list(zip(weights, gradients))[-count:] if count else zip(weights, gradients)
+        updates = [backend.update(w, w - 0.1 * g) for w, g in pairs]
+        return backend.function([model.input, target], [loss], updates=updates)
+
+    session, last = backend.get_session(), tf.assign_sub(weights[-1], 0.1 * gradients[-1])
+    feeds = {model.input: words, target: targets}
+    errors = [error_of(step(gradients), [words, targets]), error_of(session.run, last, feeds)]
+    # Who exchanges the gradients, or computes no update of them, may go on.
+    step([None] * (len(weights) - 1) + [hvd.allreduce(gradients[-1])], 1)([words, targets])
+    backend.function([], [], updates=[backend.update(weights[-1], weights[-1] * 0.5)])([])
+    backend.function([model.input, target], gradients[-1:])([words, targets])
+    return errors + [backend.get_value(weights[-1])]
+
+
 def loaded_after(run):
     """What a model predicts that is loaded after the scope, of which the file has slots."""
     keras, path = run.keras, os.path.join(run.folder, 'loaded_after_%d.h5' % run.rank)

@@ -17,6 +17,7 @@ PACKAGES = {'keras': 'keras', 'alias': 'tf.keras'}
 OTHERS = [
     'compiled_after',
     'own_step_not_wrapped',
+    'step_by_hand',
     'loaded_after',
     'of_horovod',
     'summed_penalty',
@@ -95,6 +96,16 @@ def test_updates_of_an_optimizer_that_is_not_wrapped_are_refused_where_they_are_
         assert len(errors) == 2
         for error in map(str, errors):
             assert error.startswith('ScopeError: ') and 'kp.ParallaxOptimizer(' in error
+
+
+def test_a_step_by_hand_that_exchanges_nothing_is_refused_and_one_that_does_is_not(results):
+    weights = []
+    for *errors, weight in results('step_by_hand'):
+        assert len(errors) == 2
+        for error in map(str, errors):
+            assert error.startswith('ScopeError: A step of the script writes gradients'), error
+        weights.append(weight)
+    np.testing.assert_array_equal(*weights)
 
 
 def test_a_model_that_is_loaded_after_the_scope_predicts(results):
