@@ -545,17 +545,22 @@ def test_an_optimizer_is_wrapped_only_once(package, keras):
 
 
 @pytest.mark.parametrize('name', sorted(OPTIMIZERS))
-def test_the_given_optimizer_stays_as_it_was_and_the_wrapped_keeps_its_name(package, keras, name):
+def test_the_given_optimizer_shares_its_attributes_and_the_wrapped_keeps_its_name(
+    package, keras, name
+):
     script = our_script(package)
     given = OPTIMIZERS[name](keras)
-    cls, before = type(given), dict(given.__dict__, weights=list(given.weights))
+    cls, before = type(given), dict(given.__dict__)
     with kp.ParallaxStrategy():
         wrapped = script.wrap(given)
         model = cases.embed_and_sum()(keras)
         model.compile(wrapped, 'mse')
     train(model)
     assert type(given) is cls
-    assert given.__dict__ == before
+    # As where Keras trains with the given one itself: it has the weights and updates of training.
+    assert given.__dict__ is wrapped.__dict__ and given.__dict__.keys() == before.keys()
+    kept = {key for key in before if key not in ('updates', 'weights')}
+    assert all(given.__dict__[key] is before[key] for key in kept)
     assert type(wrapped).__name__ == cls.__name__ and type(wrapped).__module__ == cls.__module__
     assert isinstance(wrapped, cls)
     assert wrapped.get_config() == given.get_config()
