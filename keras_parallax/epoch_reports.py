@@ -128,6 +128,28 @@ def _sentence(lacking):
     )
 
 
+def shares_differ(trained):
+    """A sentence about ranks that trained on different numbers of samples, `None` if none did.
+
+    Args:
+        trained: a list with each rank's number of samples in an epoch.
+
+    Example:
+        ```python
+        >>> shares_differ([24, 24]) is None
+        True
+        ```
+    """
+    if len(set(trained)) < 2:
+        return None
+    return (
+        'The ranks trained on different numbers of samples in an epoch: %s. Every rank counts the '
+        'same in a step, so a sample of a smaller batch counts more than in one process; give all '
+        'ranks equal shares for the numbers of one.'
+        % ', '.join('rank %d on %d' % pair for pair in enumerate(trained))
+    )
+
+
 def numbers(logs):
     """Those of a callback's logs that are single numbers, a dict from names to floats."""
     return {

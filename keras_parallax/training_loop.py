@@ -196,7 +196,7 @@ class BeforeCallbacks(tf.keras.callbacks.Callback):
         self._verbose = []
         self.step = self.callbacks_of = None
         self.ends_epochs, self.bars, self.has_ended = False, [], False
-        self._trained, self._warned = 0, False
+        self._trained, self._warned, self._warned_of_shares = 0, False, False
 
     def acting(self, callbacks):
         """Those of some callbacks that act on this rank; those that need not print no longer do.
@@ -296,6 +296,10 @@ class BeforeCallbacks(tf.keras.callbacks.Callback):
         different = epoch_reports.metrics_missing([report['logs'] for report in reports])
         if different:
             self._tell(different)
+        uneven = epoch_reports.shares_differ([report['trained'] for report in reports])
+        if uneven and self.step.lockstep and self.step.rank == 0 and not self._warned_of_shares:
+            warnings.warn(uneven, stacklevel=2)
+            self._warned_of_shares = True
         for name, value in epoch_reports.averages(reports).items():
             logs[name] = np.float64(value)
         for bar in self.bars:

@@ -19,8 +19,8 @@ TOLERANCE = 1e-5
 CASES = (
     'shortest:everywhere', 'shortest:on_rank_0', 'explicit', 'generator', 'built_by_fit',
     'taking_turns',
-    'set_between', 'not_a_number', 'one_stops', 'chief_validates', 'different', 'normalized',
-    'stateful', 'printed', 'written', 'told', 'wrapped', 'asynchronous',
+    'set_between', 'not_a_number', 'one_stops', 'chief_validates', 'uneven', 'different',
+    'normalized', 'stateful', 'printed', 'written', 'told', 'wrapped', 'asynchronous',
 )  # fmt: skip
 
 
@@ -209,6 +209,13 @@ def test_all_ranks_stop_where_one_does(show):
         # The code of the callback does not tell that it may stop, so the epoch goes on to its end.
         assert rank['unforeseen'] == list(range(recipes.BATCHES))
         assert rank['epochs'] == 2
+
+
+def test_shares_of_different_sizes_are_told_once_by_rank_0(show):
+    first, second = show('uneven')
+    numbers = int(first['samples']), int(second['samples'])
+    assert len(first['told']) == 1 and len(second['told']) == 0
+    assert 'rank 0 on %d, rank 1 on %d' % numbers in str(first['told'][0])
 
 
 def test_callbacks_decide_by_what_only_rank_0_validates(show, plain, keras):

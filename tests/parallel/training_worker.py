@@ -222,6 +222,18 @@ def chief_validates(rank):
     return {'history': history, 'told': told, 'weights': model.get_weights()}
 
 
+def uneven(rank):
+    """Rank 1 has a sample less, in as many batches."""
+    model, (ids, targets) = rank.started(), rank.share()
+    end = len(ids) - rank.number
+    size = recipes.BATCH // RANKS
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter('always')
+        model.fit(ids[:end], targets[:end], batch_size=size, epochs=2, shuffle=False, verbose=0)
+    told = [str(one.message) for one in caught if 'numbers of samples' in str(one.message)]
+    return {'told': told, 'samples': len(ids[:end])}
+
+
 def different(rank):
     """What all ranks must have alike, and have not."""
     only = [kp.callbacks.MetricAverageCallback()]

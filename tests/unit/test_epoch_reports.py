@@ -64,6 +64,13 @@ def test_each_rank_that_lacks_metrics_is_named_with_them():
     assert epoch_reports.metrics_missing([['loss'], ['loss']]) is None
 
 
+def test_shares_of_different_sizes_are_told_by_rank():
+    assert epoch_reports.shares_differ([24, 24, 24]) is None
+    sentence = epoch_reports.shares_differ([24, 22])
+    assert sentence.startswith('The ranks trained on different numbers of samples in an epoch')
+    assert 'rank 0 on 24, rank 1 on 22' in sentence
+
+
 def test_epochs_are_equal_if_as_many_remain():
     epoch_reports.check_equal_epochs([(0, 5), (0, 5)])
     epoch_reports.check_equal_epochs([(2, 5), (0, 3)])
