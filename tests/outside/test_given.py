@@ -21,7 +21,12 @@ def last_line(error):
     return str(error).strip().splitlines()[-1]
 
 
-@pytest.mark.parametrize('script', SCRIPTS, ids=runner.name_of)
+def name_of(script):
+    # Without a folder there is no script, and pytest 7.0 asks for the name of that.
+    return runner.name_of(script) if isinstance(script, str) else None
+
+
+@pytest.mark.parametrize('script', SCRIPTS, ids=name_of)
 def test_a_given_script_trains_as_it_does_plainly(run_scripts, tmp_path, script):
     name = runner.name_of(script)
     run_scripts('plain', 0, tmp_path, [script], LIMIT_SECONDS)
