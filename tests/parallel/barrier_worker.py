@@ -26,12 +26,12 @@ def late(values):
     return found
 
 
-class Slow(tf.train.GradientDescentOptimizer):
-    """Applies rows late."""
+class Slow(tf.train.ProximalGradientDescentOptimizer):
+    """Applies rows late. Without penalties it is gradient descent, of rows that come once."""
 
-    def _apply_sparse_duplicate_indices(self, gradient, variable):
+    def _apply_sparse(self, gradient, variable):
         slow = tf.IndexedSlices(late(gradient.values), gradient.indices, gradient.dense_shape)
-        return super()._apply_sparse_duplicate_indices(slow, variable)
+        return super()._apply_sparse(slow, variable)
 
 
 class Counting(keras.optimizers.SGD):
