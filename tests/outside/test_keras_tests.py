@@ -22,6 +22,9 @@ FAIL_IN_PLAIN_KERAS = {
     'test_recursion',
     'test_constant_initializer_with_numpy',
 }
+#: Their metric returns its state and adds to it in no order: on a busy machine, plain Keras gave a
+#: wrong count in 76 of 271,160 batches.
+RACE_IN_PLAIN_KERAS = {'test_stateful_metrics[list]', 'test_stateful_metrics[dict]'}
 #: They call `clear_session` inside the scope and compile on the new graph, which several ranks may
 #: refuse.
 REFUSED = {'test_clone_functional_model', 'test_clone_sequential_model'}
@@ -65,6 +68,7 @@ def test_what_passes_in_plain_keras_passes_in_a_scope(ranks, code, environ, tmp_
     failed, passed, output = run(ranks, code, environ, tmp_path)
     for messages in failed:
         refused = {name for name, text in messages.items() if 'errors.ScopeError' in text}
-        assert set(messages) - refused <= FAIL_IN_PLAIN_KERAS, output[-10000:]
+        others = set(messages) - refused - RACE_IN_PLAIN_KERAS
+        assert others <= FAIL_IN_PLAIN_KERAS, output[-10000:]
         assert refused <= (REFUSED if ranks else set()), messages
     assert passed > 150
