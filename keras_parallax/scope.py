@@ -424,7 +424,7 @@ class GraphScope:
             return self._fetches
 
     def gated(self, targets, fetches):
-        """Has what a training step writes beside its optimizer wait for its gradients.
+        """Has what layers and metrics write wait for what is fetched and for a step's gradients.
 
         Args:
             targets: names of the operations that are run.
@@ -433,18 +433,18 @@ class GraphScope:
         Returns:
             A list of names of operations to run instead.
         """
-        if not self._gates or self._waiting.issuperset(targets):
+        if not targets or self._waiting.issuperset(targets):
             return list(targets)
         operations = list(map(self.graph.get_operation_by_name, targets))
         leaves = {leaf for run in operations for leaf in leaves_of(run, self._gates)}
         steps = {leaf: self._gates[leaf] for leaf in leaves if leaf in self._gates}
-        if not steps:
+        tensors = list(map(self.graph.get_tensor_by_name, fetches))
+        computed = [step.computed for step in steps.values()] + [tensor.op for tensor in tensors]
+        if not computed:
             return list(targets)
-        computed = [step.computed for step in steps.values()]
         key = (*targets, *fetches, *(operation.name for operation in computed))
         with self.lock.held():
             if key not in self._gated:
-                tensors = list(map(self.graph.get_tensor_by_name, fetches))
                 with self.graph.as_default():
                     self._gated[key] = [
                         gated(operation, tensors, list(steps), computed).name

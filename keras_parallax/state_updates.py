@@ -1,9 +1,10 @@
-"""What layers write in a training step beside the optimizer: states, moving averages.
+"""What layers and metrics write beside the optimizer: states, moving averages, counts.
 
-Keras runs these assignments (`model.updates`) with the optimizer's, in no order. A recurrent layer
-that is stateful reads its state in the backward pass too, so a state that is written before gives
-other gradients. Keras shares most of these operations with its functions for tests and predictions,
-in which there are no gradients to wait for. So a training step runs copies of them that wait.
+Keras runs these assignments (`model.updates`) with the optimizer's and with what a function
+returns, in no order. A recurrent layer that is stateful reads its state in the backward pass too,
+so a state that is written before gives other gradients; a metric may return its count and add to
+it. Keras shares most of these operations between its functions, which compute other things. So each
+runs copies of them, which wait for what it computes.
 """
 
 from keras_parallax import compat, graph
@@ -31,13 +32,13 @@ def leaves_of(operation, own):
 
 
 def gated(target, fetches, own, computed):
-    """Has what a training step writes beside its optimizer wait for the step's gradients.
+    """Has what is written beside the optimizer wait for what is computed.
 
     Args:
         target: the operation that runs all updates.
         fetches: the tensors that are fetched with it.
         own: the operations of `TrainStep`s, which wait by themselves.
-        computed: operations that have run when all gradients are there.
+        computed: operations that have run when all that the updates must not change is computed.
 
     Returns:
         An operation to run in place of `target`; `target` itself, if nothing has to wait.

@@ -45,6 +45,31 @@ def stateful_model(keras):
     return keras.models.Model(ids, layers.Dense(1, name='out')(hidden))
 
 
+def counter(keras):
+    """A metric that counts samples whose targets are positive; it reads its state, and adds to it.
+
+    Keras orders neither after the other.
+    """
+    backend = keras.backend
+
+    class Count(keras.layers.Layer):
+        def __init__(self):
+            super().__init__(name='count')
+            self.stateful, self.count = True, backend.variable(0, dtype='int32')
+
+        def reset_states(self):
+            backend.set_value(self.count, 0)
+
+        def __call__(self, targets, predictions):
+            positive = backend.sum(backend.cast(targets > 0, 'int32'))
+            before = self.count * 1
+            update = backend.update_add(self.count, positive)
+            self.add_update(update, inputs=[targets, predictions])
+            return before + positive
+
+    return Count()
+
+
 def seeded(keras):
     """An initializer of values that are the same wherever a model is built."""
     return keras.initializers.RandomUniform(-0.5, 0.5, seed=9)

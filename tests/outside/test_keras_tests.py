@@ -22,11 +22,6 @@ FAIL_IN_PLAIN_KERAS = {
     'test_recursion',
     'test_constant_initializer_with_numpy',
 }
-#: An open defect. Their metric returns its state and adds to it, which Keras runs in no order:
-#: plain Keras gives a wrong count rarely (76 of 271,160 batches on a busy machine), a strategy's
-#: session with several ranks often. Writes of a function's updates would have to wait for
-#: its outputs.
-STATE_BEFORE_OUTPUTS = {'test_stateful_metrics[list]', 'test_stateful_metrics[dict]'}
 #: They call `clear_session` inside the scope and compile on the new graph, which several ranks may
 #: refuse.
 REFUSED = {'test_clone_functional_model', 'test_clone_sequential_model'}
@@ -70,7 +65,7 @@ def test_what_passes_in_plain_keras_passes_in_a_scope(ranks, code, environ, tmp_
     failed, passed, output = run(ranks, code, environ, tmp_path)
     for messages in failed:
         refused = {name for name, text in messages.items() if 'errors.ScopeError' in text}
-        others = set(messages) - refused - STATE_BEFORE_OUTPUTS
+        others = set(messages) - refused
         assert others <= FAIL_IN_PLAIN_KERAS, output[-10000:]
         assert refused <= (REFUSED if ranks else set()), messages
     assert passed > 150

@@ -20,7 +20,7 @@ CASES = (
     'shortest:everywhere', 'shortest:on_rank_0', 'explicit', 'generator', 'built_by_fit',
     'taking_turns',
     'set_between', 'not_a_number', 'one_stops', 'chief_validates', 'uneven', 'different',
-    'normalized', 'stateful', 'printed', 'written', 'told', 'wrapped', 'asynchronous',
+    'normalized', 'stateful', 'counted', 'printed', 'written', 'told', 'wrapped', 'asynchronous',
 )  # fmt: skip
 
 
@@ -276,6 +276,18 @@ def test_each_rank_goes_on_from_its_own_recurrent_states(show):
     assert not np.array_equal(ranks[0]['before'], ranks[1]['before'])
     for rank in ranks:
         np.testing.assert_array_equal(rank['before'], rank['kept'])
+
+
+def test_a_metric_that_reads_its_state_and_adds_to_it_counts_each_sample_once(show):
+    ranks = show('counted')
+    means = {
+        name: np.mean([rank['positive'][name] for rank in ranks]) for name in ('count', 'val_count')
+    }
+    for rank in ranks:
+        counts = rank['counts']
+        assert counts.pop('tests') == [rank['positive']['tests']] * 20
+        # Callbacks see the means of the ranks.
+        assert counts == {name: [mean] * 20 for name, mean in means.items()}
 
 
 def test_only_rank_0_prints_unless_asked(show):

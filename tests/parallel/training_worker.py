@@ -314,6 +314,21 @@ def stateful(rank):
     return {'before': before, 'kept': kept[0]}
 
 
+def counted(rank):
+    """What a metric that is stateful counts in each epoch, and in tests on held-out data."""
+    with rank.strategy:
+        model = recipes.model(rank.keras)
+        count = recipes.counter(rank.keras)
+        model.compile(recipes.optimizer(rank.keras), 'mse', metrics=[count])
+    held_out, size = rank.share(*recipes.HELD_OUT), recipes.BATCH // RANKS
+    history = rank.fit(model, validation_data=held_out, epochs=20)
+    tests = [model.evaluate(*held_out, batch_size=size, verbose=0)[1] for _ in range(20)]
+    counts = {'count': history['count'], 'val_count': history['val_count'], 'tests': tests}
+    shares = {'count': rank.share(), 'val_count': held_out, 'tests': held_out}
+    positive = {name: int((targets > 0).sum()) for name, (_, targets) in shares.items()}
+    return {'counts': counts, 'positive': positive}
+
+
 def printed(rank):
     """What each rank prints, by default and when it is asked to."""
     model, results = rank.started(), {}

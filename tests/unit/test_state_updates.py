@@ -1,8 +1,9 @@
-"""What layers write in a training step waits for the gradients, and in no other function."""
+"""What layers and metrics write waits for the gradients of a step, and for what is fetched."""
 
 import cases
 import numpy as np
 import pytest
+import recipes
 import tensorflow as tf
 
 import keras_parallax as kp
@@ -80,6 +81,25 @@ def test_states_and_moving_averages_are_written_after_the_gradients(keras):
         writes = [op for op in storage.consumers() if op in run and compat.writes_to(op, storage)]
         assert writes, state
         assert all(computed in graph.ancestors([write]) for write in writes), state
+
+
+def test_a_metric_is_written_after_what_a_function_returns(keras):
+    keras.backend.clear_session()
+    with kp.ParallaxStrategy():
+        model, count = recipes.model(keras), recipes.counter(keras)
+        model.compile('sgd', 'mse', metrics=[count])
+    ids, targets = cases.ids_and_targets(np.random.RandomState(1), 6)
+    model.train_on_batch(ids, targets)
+    model.test_on_batch(ids, targets)
+    scope = kp.scope.scope_of(model.total_loss.graph)
+    storage = compat.storage(count.count)
+    for function in (model.train_function, model.test_function):
+        outputs = function.outputs
+        (name,) = scope.gated([function.updates_op.name], [tensor.name for tensor in outputs])
+        run = graph.ancestors([scope.graph.get_operation_by_name(name)])
+        writes = [op for op in storage.consumers() if op in run and compat.writes_to(op, storage)]
+        assert len(writes) == 1
+        assert graph.ancestors(writes).issuperset(tensor.op for tensor in outputs)
 
 
 def test_a_step_that_a_session_runs_by_hand_writes_states_after_the_gradients(keras):
