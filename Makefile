@@ -48,10 +48,11 @@ test-outside: install ## Run code of others on us, from the package registry and
 	@scripts/make_tools.sh
 	@touch $@
 
-lint: .venv-tools/stamp ## Check style, formatting, and that what comments and pages cite exists
+lint: .venv-tools/stamp ## Check style, order of folders, and that what comments and pages cite exists
 	.venv-tools/bin/ruff check .
 	.venv-tools/bin/ruff format --check .
 	.venv-tools/bin/python scripts/check_references.py
+	PYTHONPATH=. .venv-tools/bin/lint-imports --no-cache
 
 format: .venv-tools/stamp ## Format the code and mend what lint can mend by itself
 	.venv-tools/bin/ruff check --fix .

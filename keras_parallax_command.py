@@ -21,7 +21,7 @@ def main():
         spec = importlib.util.find_spec('keras_parallax')
         sys.modules['keras_parallax'] = importlib.util.module_from_spec(spec)
     try:
-        from keras_parallax import cli
+        from keras_parallax.commands import cli
 
         cli.main(prog_name='keras-parallax')
     except ImportError:

@@ -23,7 +23,7 @@ def floor(work, hosts, workers_per_host, steps, skip=0):
     are not counted.
 
     Args:
-        work: a `models.Work`.
+        work: a `Work`.
         hosts: number of hosts.
         workers_per_host: number of workers on each; row r is in shard r % workers.
         steps: number of steps to count.

@@ -22,9 +22,9 @@ import systems
 import tensorflow as tf
 import worker
 
-from keras_parallax.collectives import Gatherer
-from keras_parallax.pull import redirect_readers
-from keras_parallax.scope import scope_of
+from keras_parallax.job.collectives import Gatherer
+from keras_parallax.session.graph_scope import scope_of
+from keras_parallax.tables.pull import redirect_readers
 
 
 def loopback():

@@ -20,11 +20,11 @@ import keras.backend as K
 import models
 import tensorflow as tf
 
-from keras_parallax import cluster as addresses
+from keras_parallax.job import worker_servers as addresses
 
 
 class PartitionedTable(keras.layers.Layer):
-    """A table in as many parts as there are servers; otherwise as `models.Table`."""
+    """A table in as many parts as there are servers; otherwise as `Table`."""
 
     def __init__(self, parts, rows, width, seed, name):
         super().__init__(name=name)
@@ -42,7 +42,7 @@ class PartitionedTable(keras.layers.Layer):
 
 
 class PartitionedSoftmax(models.SampledSoftmax):
-    """`models.SampledSoftmax` whose weights are in `parts` parts."""
+    """`SampledSoftmax` whose weights are in `parts` parts."""
 
     parts = None
 

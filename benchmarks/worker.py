@@ -19,7 +19,7 @@ import psutil
 import schedule
 import systems
 
-from keras_parallax.collectives import Gatherer
+from keras_parallax.job.collectives import Gatherer
 
 
 def interface():

@@ -1,12 +1,15 @@
 """Sparsity-aware data-parallel training for Keras: a few lines of a script, for `horovodrun`."""
 
-from keras_parallax import versions as _versions
+from keras_parallax.compat import versions as _versions
 
 # What follows, an older Python cannot even read, and a newer one has no TensorFlow 1.11 for.
 _versions.require_python()
 
 from keras_parallax import callbacks
-from keras_parallax.compat import hvd as _hvd
+from keras_parallax.checkpoint.keras_file_write import save_model
+from keras_parallax.checkpoint.resume import latest_checkpoint
+from keras_parallax.checkpoint.saved_model import export_saved_model
+from keras_parallax.compat.horovod_api import hvd as _hvd
 from keras_parallax.errors import (
     CheckpointError,
     IdOutOfRangeError,
@@ -22,11 +25,8 @@ from keras_parallax.errors import (
     UnequalCallsError,
     WorkerFailedError,
 )
-from keras_parallax.export import export_saved_model
-from keras_parallax.loading import load_model
+from keras_parallax.models import load_model
 from keras_parallax.optimizer import ParallaxOptimizer
-from keras_parallax.resuming import latest_checkpoint
-from keras_parallax.saving import save_model
 from keras_parallax.strategy import ParallaxStrategy
 
 Compression = _hvd.Compression

@@ -4,12 +4,14 @@ import functools
 import sys
 import warnings
 
-from keras_parallax import compat, graph, job, saving
-from keras_parallax.compat import tf
+from keras_parallax.checkpoint import keras_file_write
+from keras_parallax.compat import graph_queries, keras_api
+from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.errors import PlanError, ScopeError
+from keras_parallax.job import job
 from keras_parallax.optimizer import is_horovods, is_wrapped, of_model
-from keras_parallax.scope import compiled_outside, scope_is_open, scope_of
-from keras_parallax.table import ShardedVariable
+from keras_parallax.session.graph_scope import compiled_outside, scope_is_open, scope_of
+from keras_parallax.tables.sharded_variable import ShardedVariable
 
 
 def compile_of(original):
@@ -66,7 +68,7 @@ def _warn_of_sums(model):
     Both Keras packages sum an `activity_regularizer` over the batch, and do not divide (Keras
     2.2.4, TF 1.11).
     """
-    layers = saving.layers_in(compat.package_of(model), model)
+    layers = keras_file_write.layers_in(keras_api.package_of(model), model)
     regularizers = [getattr(layer, 'activity_regularizer', None) for layer in layers]
     named = [
         layer.name
@@ -222,7 +224,9 @@ def _is_exchanged(gradients):
     for gradient in gradients:
         is_rows = isinstance(gradient, tf.IndexedSlices)
         tensors += [gradient.values] if is_rows else [] if gradient is None else [gradient]
-    return any(operation.type.startswith('Horovod') for operation in graph.ancestors(tensors))
+    return any(
+        operation.type.startswith('Horovod') for operation in graph_queries.ancestors(tensors)
+    )
 
 
 def _is_called_by_a_step():

@@ -84,7 +84,7 @@ class ModelMismatchError(ParallaxError, RuntimeError):
     Example:
         ```python
         >>> import keras_parallax as kp
-        >>> from keras_parallax.fingerprint import check_agreement
+        >>> from keras_parallax.step.agreement import check_agreement
         >>> try:
         ...     check_agreement([[('dense/kernel', '[2, 3]')], [('dense/kernel', '[2, 4]')]])
         ... except kp.ModelMismatchError:
@@ -100,7 +100,7 @@ class UnequalBatchesError(ParallaxError, RuntimeError):
     Example:
         ```python
         >>> import keras_parallax as kp
-        >>> from keras_parallax.epoch_reports import check_equal_batches
+        >>> from keras_parallax.callbacks.epoch_reports import check_equal_batches
         >>> try:
         ...     check_equal_batches([100, 99])
         ... except kp.UnequalBatchesError:
@@ -133,7 +133,7 @@ class MetricMismatchError(ParallaxError, RuntimeError):
     Example:
         ```python
         >>> import keras_parallax as kp
-        >>> from keras_parallax.epoch_reports import check_equal_calls
+        >>> from keras_parallax.callbacks.epoch_reports import check_equal_calls
         >>> try:
         ...     check_equal_calls([['MetricAverageCallback'], []])
         ... except kp.MetricMismatchError:
@@ -149,7 +149,7 @@ class ReplicaMismatchError(ParallaxError, RuntimeError):
     Example:
         ```python
         >>> import keras_parallax as kp
-        >>> from keras_parallax.epoch_reports import check_rates
+        >>> from keras_parallax.callbacks.epoch_reports import check_rates
         >>> try:
         ...     check_rates([{'lr': 0.1}, {'lr': 0.05}], 'after epoch 1', [{}, {}])
         ... except kp.ReplicaMismatchError:
@@ -193,7 +193,7 @@ class CheckpointError(ParallaxError, OSError):
     Example:
         ```python
         >>> import keras_parallax as kp
-        >>> from keras_parallax.files import read_manifest
+        >>> from keras_parallax.checkpoint.manifest import read_manifest
         >>> try:
         ...     manifest = read_manifest('no-such-folder')
         ... except kp.CheckpointError:

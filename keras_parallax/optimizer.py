@@ -2,15 +2,18 @@
 
 import functools
 import weakref
+from typing import NamedTuple
 
-from keras_parallax import compat, fused_updates
-from keras_parallax.compat import hvd, tf
+from keras_parallax.compat import keras_api
+from keras_parallax.compat.horovod_api import hvd
+from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.errors import ParallaxError, PlanError, ScopeError
-from keras_parallax.exchange import MEAN, SUM
-from keras_parallax.scope import require_graph, scope_of
-from keras_parallax.settings import Settings
-from keras_parallax.train_step import TrainStep
-from keras_parallax.updates import EXACT, LAZY
+from keras_parallax.planning.costs import Halved
+from keras_parallax.session.graph_scope import require_graph, scope_of
+from keras_parallax.step.exchange import MEAN, SUM
+from keras_parallax.step.train_step import TrainStep
+from keras_parallax.updates import fused_kernels
+from keras_parallax.updates.table_updates import EXACT, LAZY
 
 
 class _Wrapper:
@@ -18,7 +21,8 @@ class _Wrapper:
 
     _parallax_wrapper = True
     # Of the wrapper alone: all else it shares with the optimizer that it wraps, by whose methods
-    # closures of its own may go on (`tests/unit/test_own_gradients.py`, the accumulating one).
+    # closures of its own may go on (the accumulating one in
+    # `tests/unit/updates/test_asked_gradients.py`).
     __slots__ = ('_parallax_step', '_parallax_hidden', '_parallax_settings', '_parallax_model')
 
     @classmethod
@@ -80,7 +84,7 @@ class _Wrapper:
                 'The optimizer has %d weights of shapes %s, but %d of shapes %s were given.'
                 % (len(shapes), shapes, len(given), given)
             )
-        compat.package_of(self).backend.batch_set_value(list(zip(own, weights)))
+        keras_api.package_of(self).backend.batch_set_value(list(zip(own, weights)))
 
     def get_updates(self, loss, params):
         """Builds the operations that a training step of the model runs."""
@@ -94,15 +98,15 @@ class _Wrapper:
     def _updates_of(self, loss, pairs):
         """The update operations of the optimizer itself, for pairs of variable and gradient."""
         variables = [variable for variable, _ in pairs]
-        inner = compat.tensorflows(self)
+        inner = keras_api.tensorflows(self)
         if inner is not None:
             if not pairs:
                 return [tf.assign_add(self.iterations, 1)]
             gradients = [(gradient, variable) for variable, gradient in pairs]
-            if compat.computes_own_gradients(inner):
+            if keras_api.computes_own_gradients(inner):
                 gradients = inner.compute_gradients(loss, variables)
             return [inner.apply_gradients(gradients, global_step=self.iterations)]
-        fused = fused_updates.updates(self, pairs)
+        fused = fused_kernels.updates(self, pairs)
         if fused is not None:
             return fused
         # Until the end of it, `weights` are those that the formula has set.
@@ -231,7 +235,7 @@ def of_model(model, optimizer):
         A `ParallaxOptimizer`: the given one, unless it has a training step of another model.
     """
     _refuse_horovods(optimizer)
-    optimizer = compat.package_of(model).module.optimizers.get(optimizer)
+    optimizer = keras_api.package_of(model).module.optimizers.get(optimizer)
     if not is_wrapped(optimizer):
         optimizer = ParallaxOptimizer(optimizer)
     of = optimizer._parallax_model and optimizer._parallax_model()
@@ -267,21 +271,6 @@ def _refuse_horovods(optimizer):
         raise PlanError(_HOROVODS)
 
 
-def step_of(model):
-    """The `TrainStep` of a compiled model.
-
-    Raises:
-        ParallaxError: the model's optimizer is not a `ParallaxOptimizer`, or has no step yet.
-    """
-    step = getattr(getattr(model, 'optimizer', None), '_parallax_step', None)
-    if step is None:
-        raise ParallaxError(
-            'The model has no training step of ours yet: compile it inside `with strategy:`, or '
-            'with a ParallaxOptimizer, and use the callback in fit.'
-        )
-    return step
-
-
 def _require_compression(argument, value):
     if not (hasattr(value, 'compress') and hasattr(value, 'decompress')):
         raise ValueError(
@@ -299,7 +288,7 @@ def _require_one_of(argument, value, accepted):
 
 
 def _as_keras_optimizer(optimizer, keras, scope):
-    package = compat.package_of(optimizer)
+    package = keras_api.package_of(optimizer)
     if package is not None and not isinstance(optimizer, str):
         return optimizer
     if not isinstance(optimizer, (str, tf.train.Optimizer)):
@@ -310,6 +299,22 @@ def _as_keras_optimizer(optimizer, keras, scope):
     if keras is None:
         records = list(scope.records.values()) if scope is not None else []
         last = records[-1] if records else None
-        keras = last.package if last else compat.loaded_keras_packages()[-1].name
+        keras = last.package if last else keras_api.loaded_keras_packages()[-1].name
     _require_one_of('keras', keras, ('keras', 'tf.keras'))
-    return compat.keras_package(keras).module.optimizers.get(optimizer)
+    return keras_api.keras_package(keras).module.optimizers.get(optimizer)
+
+
+class Settings(NamedTuple):
+    """The arguments, checked; `ParallaxOptimizer` says what they mean."""
+
+    name: str
+    compression: type
+    pull_compression: type
+    sparse_update: str
+    sparse_reduction: str
+
+    @property
+    def halved(self):
+        """What travels in half precision, `costs.Halved`."""
+        ways = self.compression, self.pull_compression
+        return Halved(*[way is hvd.Compression.fp16 for way in ways])

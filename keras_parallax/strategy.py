@@ -3,27 +3,20 @@
 import contextlib
 import functools
 
-from keras_parallax import (
-    compat,
-    formulas,
-    job,
-    model_methods,
-    resuming,
-    scope,
-    session_config,
-    summary,
-    units,
-    updates,
-    uses,
-)
-from keras_parallax.asynchronous import Timing, check_timing
-from keras_parallax.compat import tf
-from keras_parallax.costs import NOTHING_HALVED
+from keras_parallax import models
+from keras_parallax.checkpoint import resume
+from keras_parallax.compat import keras_api, session_config
+from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.errors import PlanError, ScopeError
-from keras_parallax.partition_search import SEARCH, check_search
-from keras_parallax.plan import Request
-from keras_parallax.roads import ALLREDUCE, ARCHITECTURES, HYBRID, PS
-from keras_parallax.servers import checked
+from keras_parallax.job import job
+from keras_parallax.job.server_layout import checked
+from keras_parallax.planning import summary, units
+from keras_parallax.planning.architectures import ALLREDUCE, ARCHITECTURES, HYBRID, PS
+from keras_parallax.planning.costs import NOTHING_HALVED
+from keras_parallax.planning.request import SEARCH, Request, Timing, check_search, check_timing
+from keras_parallax.session import graph_scope as graph_scope_module
+from keras_parallax.tables import loss_analysis
+from keras_parallax.updates import formulas, table_updates
 
 _open_strategy = None
 
@@ -74,8 +67,8 @@ class ParallaxStrategy:
             the first strategy.
 
     Attributes:
-        request: what was asked of the plan, a `plan.Request`.
-        timing: `sync` and `max_staleness`, an `asynchronous.Timing`.
+        request: what was asked of the plan, a `request.Request`.
+        timing: `sync` and `max_staleness`, an `request.Timing`.
 
     Raises:
         PlanError: the arguments do not go together, or are none of the above.
@@ -137,12 +130,12 @@ class ParallaxStrategy:
             )
         earlier = [
             getattr(session, '_config', None)
-            for session in compat.open_sessions(tf.get_default_graph())
+            for session in keras_api.open_sessions(tf.get_default_graph())
         ]
         # What Keras uses counts most.
         earlier = [config for config in reversed(earlier) if config is not None]
         self._job = job.start(step_timeout or 0, config, earlier)
-        model_methods.install()
+        models.install()
         self._server = self._servers = None
         if architecture != ALLREDUCE:
             self._server, self._servers = self._job.serve(servers)
@@ -179,9 +172,9 @@ class ParallaxStrategy:
                 'A ParallaxStrategy is open already; leave its scope before entering another, or '
                 'build both models in one scope.'
             )
-        scope.require_graph()
+        graph_scope_module.require_graph()
         graph = tf.get_default_graph()
-        graph_scope = scope.attach(graph, self._job, self._server, self._servers)
+        graph_scope = graph_scope_module.attach(graph, self._job, self._server, self._servers)
         graph_scope.hand_session_to_keras()
         if graph_scope.server and self.request.architecture == PS:
             graph_scope.use_server()
@@ -233,7 +226,7 @@ class ParallaxStrategy:
         """
         _require_built(model)
         with self._job.call('strategy.resume'):
-            return resuming.resume(model, path, show_progress=show_progress)
+            return resume.resume(model, path, show_progress=show_progress)
 
     def plan(self, model):
         """The plan of a compiled model.
@@ -253,7 +246,7 @@ class ParallaxStrategy:
         """
         _require_built(model)
         loss = getattr(model, 'total_loss', None)
-        graph_scope = scope.scope_of(loss.graph) if loss is not None else None
+        graph_scope = graph_scope_module.scope_of(loss.graph) if loss is not None else None
         if graph_scope is None or graph_scope.strategy_of(loss) is not self:
             raise ScopeError(
                 'Compile the model inside `with strategy:` before asking for its plan.'
@@ -265,7 +258,7 @@ class ParallaxStrategy:
         if request.partitions == SEARCH:
             request = request._replace(partitions=None)
         settings = getattr(model.optimizer, '_parallax_settings', None)
-        return uses.plan_model(
+        return loss_analysis.plan_model(
             loss,
             model._collected_trainable_weights,
             graph_scope.records,
@@ -294,13 +287,13 @@ class ParallaxStrategy:
         (print_fn or print)(text)
 
     def _table_updates(self, model, plan):
-        """How each table is updated: a dict from names to `summary.Update`s."""
+        """How each table is updated: a dict from names to `plan.Update`s."""
         settings = getattr(model.optimizer, '_parallax_settings', None)
         if settings is None:
             return {}
-        records = scope.scope_of(model.total_loss.graph).records
+        records = graph_scope_module.scope_of(model.total_loss.graph).records
         return {
-            planned.name: updates.update_of(
+            planned.name: table_updates.update_of(
                 model.optimizer, settings.sparse_update, variable, records.get(variable)
             )
             for variable, planned in zip(model._collected_trainable_weights, plan.variables)

@@ -11,17 +11,17 @@ import warnings
 
 import numpy as np
 
-from keras_parallax import epoch_reports, fit_output, replicas
-from keras_parallax.callback_code import may_end_an_epoch, mentions, name_of
-from keras_parallax.callbacks import (
-    BroadcastGlobalVariablesCallback,
-    MetricAverageCallback,
-    ModelCheckpoint,
-)
-from keras_parallax.compat import horovod_callbacks, tf
+from keras_parallax.callbacks import epoch_reports, fit_output, replicas
+from keras_parallax.callbacks.broadcast import BroadcastGlobalVariablesCallback
+from keras_parallax.callbacks.callback_code import may_end_an_epoch, mentions, name_of
+from keras_parallax.callbacks.metric_average import MetricAverageCallback
+from keras_parallax.callbacks.model_checkpoint import ModelCheckpoint
+from keras_parallax.compat.horovod_api import horovod_callbacks
+from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.errors import MetricMismatchError
-from keras_parallax.optimizer import is_wrapped, step_of
-from keras_parallax.scope import scope_of
+from keras_parallax.optimizer import is_wrapped
+from keras_parallax.session.graph_scope import scope_of
+from keras_parallax.step.train_step import step_of
 
 
 def install(package):

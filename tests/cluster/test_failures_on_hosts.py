@@ -10,7 +10,7 @@ import launch
 import pytest
 from emulated_cluster import EmulatedCluster
 
-from keras_parallax import guard
+from keras_parallax.failures import watchdog
 
 WORKER = os.path.join(launch.HERE, 'parallel', 'failure_worker.py')
 #: The command, from the sources of this test where those are not installed.
@@ -179,7 +179,7 @@ def test_one_sentence_tells_that_a_host_lost_all_processes_with_their_guards(clu
         there = set(cluster.processes(1))
         found = [(pid, words) for pid, words in left_over(cluster) if pid in there]
         # The guards first, which would have something to tell.
-        for pid, _ in sorted(found, key=lambda each: guard.__file__ not in each[1]):
+        for pid, _ in sorted(found, key=lambda each: watchdog.__file__ not in each[1]):
             os.kill(pid, signal.SIGKILL)
         outcome = job.wait(LIMIT_SECONDS)
         assert outcome.code not in (0, None), outcome.output

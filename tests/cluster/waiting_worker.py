@@ -11,7 +11,7 @@ import keras
 import numpy as np
 
 import keras_parallax as kp
-from keras_parallax import job
+from keras_parallax.job import job
 
 
 def main(go):

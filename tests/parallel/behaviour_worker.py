@@ -22,8 +22,10 @@ from raised import error_of  # noqa: E402
 
 import keras_parallax as kp  # noqa: E402
 import keras_parallax.optimizer  # noqa: E402
-import keras_parallax.scope  # noqa: E402
-from keras_parallax import cluster, filling, graph  # noqa: E402
+import keras_parallax.session.graph_scope  # noqa: E402
+from keras_parallax.compat import graph_queries  # noqa: E402
+from keras_parallax.job import devices  # noqa: E402
+from keras_parallax.tables import initial_values  # noqa: E402
 
 RANKS = 2
 
@@ -85,7 +87,7 @@ class Rank(NamedTuple):
         )
 
     def barrier(self):
-        from keras_parallax import job
+        from keras_parallax.job import job
 
         job.start().barrier()
 
@@ -400,7 +402,7 @@ def waiting(rank):
     step = keras_parallax.optimizer.step_of(model)
     replaced = {pair.replaced: pair.replacement for pair in step.connections}
     words, classes = (table.pulls[0].rows for table in step._tables.values())
-    needed = graph.ancestors([replaced[classes]])
+    needed = graph_queries.ancestors([replaced[classes]])
     return {'words': words in replaced, 'classes': words.op in needed, 'losses': losses}
 
 
@@ -408,8 +410,8 @@ def told(rank, case):
     """What waits on the other rank's server for an operation of this one, beside what it gets."""
     model = rank.model(case)
     model._make_train_function()
-    step = graph.ancestors([model.train_function.updates_op])
-    device = tf.DeviceSpec.from_string(cluster.shard_device(1 - rank.number)).to_string()
+    step = graph_queries.ancestors([model.train_function.updates_op])
+    device = tf.DeviceSpec.from_string(devices.shard_device(1 - rank.number)).to_string()
     there = [op for op in step if op.device == device]
     waits = [
         '%s for %s' % (op.name, other.name)
@@ -534,13 +536,13 @@ def refused_formulas(rank):
 
 def recipe_after_summary(rank):
     """A summary before the first step, after which owners make the table's start values."""
-    made, starts_of = [], filling.starts_of
+    made, starts_of = [], initial_values.starts_of
 
     def noting(*arguments):
         made.append(starts_of(*arguments))
         return made[-1]
 
-    filling.starts_of = noting
+    initial_values.starts_of = noting
     try:
         with rank.strategy:
             model = cases.CASES['sgd'].model(rank.keras)
@@ -548,7 +550,7 @@ def recipe_after_summary(rank):
             rank.strategy.summary(model, print_fn=len)
         rank.train(model, 0, 1)
     finally:
-        filling.starts_of = starts_of
+        initial_values.starts_of = starts_of
     (starts,) = made
     return {
         'held': [start.held for start in starts.values()],

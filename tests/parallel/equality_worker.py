@@ -16,7 +16,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.p
 import cases  # noqa: E402
 
 import keras_parallax as kp  # noqa: E402
-from keras_parallax.scope import scope_of  # noqa: E402
+from keras_parallax.session.graph_scope import scope_of  # noqa: E402
 
 EXTRA = json.loads(os.environ.get('STRATEGY', '{}'))
 
@@ -49,7 +49,7 @@ def main(package, folder, names):
     for name in names:
         try:
             strategy, losses, model = run(cases.find(name), keras, package)
-            from keras_parallax import job
+            from keras_parallax.job import job
 
             losses = np.mean(job.start().gather(losses), 0) if strategy.size > 1 else losses
             if strategy.rank == 0:

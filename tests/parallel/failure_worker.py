@@ -18,7 +18,8 @@ import numpy as np
 import tensorflow as tf
 
 import keras_parallax as kp
-from keras_parallax import cluster, job
+from keras_parallax.compat import horovod_api
+from keras_parallax.job import job, worker_servers
 
 ROWS, LENGTH = 50, 3
 STEP_TIMEOUT = {'stopped': 10, 'hung': 10}
@@ -427,16 +428,16 @@ def main(way):
     if way == 'first_killed_before_the_job':
         is_last, way = not is_last, 'killed_before_the_job'
     if way == 'killed_before_it_meets' and is_last:
-        job.hvd.init = die
+        horovod_api.hvd.init = die
     if way == 'never_meets':
-        job.hvd.init = wait
+        horovod_api.hvd.init = wait
     if way == 'killed_before_the_job' and is_last:
         os.kill(os.getpid(), signal.SIGKILL)
     if way in ('killed_before_the_job', 'killed_before_it_meets'):
         # Not in the environment of horovodrun, which has a value of its own for the ranks.
         os.environ['HOROVOD_GLOO_TIMEOUT_SECONDS'] = '10'
     if way == 'killed_before_it_serves' and is_last:
-        cluster.start_servers = die
+        worker_servers.start_servers = die
     strategy = kp.ParallaxStrategy(step_timeout=STEP_TIMEOUT.get(way, 600))
     server = job.start().server
     port = server.target.decode().rsplit(':', 1)[1] if server else 1

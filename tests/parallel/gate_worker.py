@@ -14,26 +14,29 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.p
 import cases  # noqa: E402
 
 import keras_parallax as kp  # noqa: E402
-from keras_parallax import compat, graph  # noqa: E402
+from keras_parallax.compat import (
+    graph_queries,  # noqa: E402
+    tensorflow_api,  # noqa: E402
+)
 
 WRITES = ('Assign', 'AssignSub', 'AssignAdd', 'AssignVariableOp', 'AssignSubVariableOp')
 
 
 def order_of(model):
     """The numbers of writes and of reads; fails if a write does not wait for a read."""
-    step = graph.ancestors([model.train_function.updates_op, model.total_loss])
+    step = graph_queries.ancestors([model.train_function.updates_op, model.total_loss])
     writes = reads = 0
     for variable in model.trainable_weights[1:]:
-        storage = compat.storage(variable)
+        storage = tensorflow_api.storage(variable)
         writers = [op for op in storage.consumers() if op in step and op.type in WRITES]
         readers = [
             reader
-            for read in graph.value_reads(variable)
+            for read in graph_queries.value_reads(variable)
             for reader in read.outputs[0].consumers()
             if reader in step
         ]
         for writer in writers:
-            before = graph.ancestors([writer])
+            before = graph_queries.ancestors([writer])
             late = [reader.name for reader in readers if reader not in before]
             assert not late, (variable.name, late)
         writes, reads = writes + len(writers), reads + len(readers)

@@ -15,7 +15,12 @@ import cases  # noqa: E402
 import memory  # noqa: E402
 
 import keras_parallax as kp  # noqa: E402
-from keras_parallax import checkpoint, job, restoring, resuming  # noqa: E402
+from keras_parallax.checkpoint import (
+    keras_file_read,  # noqa: E402
+    resume,  # noqa: E402
+    save,  # noqa: E402
+)
+from keras_parallax.job import job  # noqa: E402
 
 MEBIBYTE = 2**20
 WIDTH = 64
@@ -55,22 +60,22 @@ def main(folder, package, mebibytes, block_mebibytes):
         found['save'] = extra(kp.save_model, model, path, block_bytes=block)
     job.start().barrier()
     parts = os.path.join(folder, 'parts')
-    checkpoint.save_parts(model, parts, block_bytes=block)
-    found['save parts'] = extra(checkpoint.save_parts, model, parts, block_bytes=block)
+    save.save_parts(model, parts, block_bytes=block)
+    found['save parts'] = extra(save.save_parts, model, parts, block_bytes=block)
     for name, source in (('load', path), ('load parts', parts)):
         if strategy.is_chief:
             for first, last in some:
                 table.write(session, first, np.zeros((last - first, WIDTH)))
         job.start().barrier()
         found[name] = extra(
-            resuming.resume, model, source, block_bytes=block, show_progress=strategy.is_chief
+            resume.resume, model, source, block_bytes=block, show_progress=strategy.is_chief
         )
         job.start().barrier()
         found[name]['right'] = all(
             np.array_equal(table.read(session, *bounds), rows) for bounds, rows in zip(some, before)
         )
     if strategy.is_chief:
-        found['load weights'] = extra(restoring.load_weights, model, path, block_bytes=block)
+        found['load weights'] = extra(keras_file_read.load_weights, model, path, block_bytes=block)
         found['file'] = os.path.getsize(path)
     job.start().barrier()
     with open(os.path.join(folder, '%d.json' % strategy.rank), 'w') as file:

@@ -13,7 +13,7 @@ import keras  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
 import keras_parallax as kp  # noqa: E402
-from keras_parallax import job  # noqa: E402
+from keras_parallax.job import job  # noqa: E402
 
 OPTIMIZERS = [
     lambda: keras.optimizers.Adam(),

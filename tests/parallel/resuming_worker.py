@@ -16,7 +16,8 @@ import keras  # noqa: E402
 import resumed  # noqa: E402
 
 import keras_parallax as kp  # noqa: E402
-from keras_parallax import checkpoint, job  # noqa: E402
+from keras_parallax.checkpoint import save  # noqa: E402
+from keras_parallax.job import job  # noqa: E402
 
 
 def note(folder, name, strategy, model, **others):
@@ -55,8 +56,8 @@ def run(folder, name, entry, addresses):
         job.start().barrier()
         note(folder, name + '/half', strategy, model)
         if strategy.is_chief:
-            checkpoint.save(model, os.path.join(folder, name + '.single.h5'), 3)
-        checkpoint.save_parts(model, os.path.join(folder, name + '.parts'), 3)
+            save.save(model, os.path.join(folder, name + '.single.h5'), 3)
+        save.save_parts(model, os.path.join(folder, name + '.parts'), 3)
         epoch = 3
     else:
         # Whatever was before must not count.

@@ -17,7 +17,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.p
 import cases  # noqa: E402
 
 import keras_parallax as kp  # noqa: E402
-from keras_parallax import job  # noqa: E402
+from keras_parallax.job import job  # noqa: E402
 
 
 def seen(path):

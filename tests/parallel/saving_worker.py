@@ -19,7 +19,7 @@ import saved  # noqa: E402
 from raised import error_of  # noqa: E402
 
 import keras_parallax as kp  # noqa: E402
-from keras_parallax import job  # noqa: E402
+from keras_parallax.job import job  # noqa: E402
 
 
 def share(case, strategy, begin, end):

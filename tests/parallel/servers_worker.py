@@ -14,7 +14,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.p
 from raised import error_of  # noqa: E402
 
 import keras_parallax as kp  # noqa: E402
-from keras_parallax import door  # noqa: E402
+from keras_parallax.job import dedicated_servers  # noqa: E402
 
 ROWS, LENGTH = 50, 3
 
@@ -53,7 +53,7 @@ def main(way, addresses, pid):
     if way == 'differ':
         addresses = addresses if os.environ.get('HOROVOD_RANK') == '0' else addresses[::-1]
     if way == 'absent':
-        door._REACH_SECONDS = 3
+        dedicated_servers._REACH_SECONDS = 3
     strategy, model = build(addresses)
     x = np.arange(8 * LENGTH).reshape(8, LENGTH) % ROWS
     model.set_weights([np.full_like(weight, 0.5) for weight in model.get_weights()])

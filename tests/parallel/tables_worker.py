@@ -22,7 +22,7 @@ import reference  # noqa: E402
 from raised import error_of  # noqa: E402
 
 import keras_parallax as kp  # noqa: E402
-import keras_parallax.job  # noqa: E402
+import keras_parallax.job.job  # noqa: E402
 
 RANKS = 2
 

@@ -9,7 +9,7 @@ import launch
 import psutil
 import pytest
 
-from keras_parallax import guard
+from keras_parallax.failures import watchdog
 
 #: For machines with fewer cores than ranks; no verdict depends on how long a job takes.
 LIMIT_SECONDS = 240
@@ -131,7 +131,7 @@ def left_over(output):
     """The processes of a job that still run, their guards, and the ports it still has open."""
     processes, ports = [], []
     commands = [process.info['cmdline'] or [] for process in psutil.process_iter(['cmdline'])]
-    guarded = [command[3] for command in commands if command[2:3] == [guard.__file__]]
+    guarded = [command[3] for command in commands if command[2:3] == [watchdog.__file__]]
     for number, port in re.findall(r'PROCESS (\d+) PORT (\d+)', output):
         if psutil.pid_exists(int(number)) or number in guarded:
             processes.append(number)

@@ -8,7 +8,7 @@ import launch
 import numpy as np
 
 RUN = [
-    sys.executable, '-c', 'from keras_parallax.cli import main; main()',
+    sys.executable, '-c', 'from keras_parallax.commands.cli import main; main()',
     'run', '--max-restarts', '1', '--backoff', '0', '--',
 ]  # fmt: skip
 RUN_4 = ['4' if word == '1' else word for word in RUN]

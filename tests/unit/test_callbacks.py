@@ -7,7 +7,7 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keras_parallax.epoch_reports import batches_per_epoch, check_equal_batches
+from keras_parallax.callbacks.epoch_reports import batches_per_epoch, check_equal_batches
 from keras_parallax.errors import UnequalBatchesError
 
 

@@ -15,7 +15,7 @@ _spec.loader.exec_module(check_references)
 
 FILES = {
     'pack/plan.py': 'class Plan:\n    def rows(self):\n        self.cost = 1\n\n\nLIMIT = 3\n',
-    'tests/unit/test_plan.py': 'def test_rows_are_dealt():\n    pass\n',
+    'tests/unit/planning/test_plan.py': 'def test_rows_are_dealt():\n    pass\n',
     'docs/guide.md': '# A heading, of *two* parts\n',
     'docs/api.md': '',
 }
@@ -33,7 +33,7 @@ def missing(text, path='pack/other.py'):
     'reference',
     [
         'tests/unit/test_gone.py',
-        'tests/unit/test_plan.py::test_gone',
+        'tests/unit/planning/test_plan.py::test_gone',
         'docs/gone/',
         '`test_gone`',
         '`gone.py`',
@@ -50,8 +50,8 @@ def test_a_comment_and_a_docstring_may_not_refer_to_what_does_not_exist(referenc
 @pytest.mark.parametrize(
     'reference',
     [
-        'tests/unit/test_plan.py',
-        'tests/unit/test_plan.py::test_rows_are_dealt',
+        'tests/unit/planning/test_plan.py',
+        'tests/unit/planning/test_plan.py::test_rows_are_dealt',
         'tests/unit/',
         '`test_rows_are_dealt`',
         '`test_plan`',

@@ -11,7 +11,7 @@ import tensorflow as tf
 import user_scripts
 
 import keras_parallax as kp
-from keras_parallax import late_import
+from keras_parallax.compat import late_import
 
 PACKAGES = ('keras', 'tf.keras')
 

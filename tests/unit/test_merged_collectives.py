@@ -9,9 +9,9 @@ import sys
 import pytest
 import tensorflow as tf
 
-from keras_parallax import session_config
-from keras_parallax.collectives import unmerged
-from keras_parallax.compat import horovod_ops, hvd
+from keras_parallax.compat import session_config
+from keras_parallax.compat.horovod_api import horovod_ops, hvd
+from keras_parallax.job.collectives import unmerged
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..', '..', 'benchmarks'))
 import systems  # noqa: E402

@@ -251,8 +251,8 @@ def test_the_example_of_a_name_runs(name):
 
 def test_the_examples_of_what_is_not_public_run():
     tried = 0
-    for found in pkgutil.iter_modules(kp.__path__):
-        module = importlib.import_module('keras_parallax.' + found.name)
+    for found in pkgutil.walk_packages(kp.__path__, 'keras_parallax.'):
+        module = importlib.import_module(found.name)
         for value in list(vars(module).values()):
             defined = inspect.isclass(value) or inspect.isfunction(value)
             if not defined or value.__module__ != module.__name__ or value in NAMES.values():

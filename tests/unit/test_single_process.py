@@ -174,7 +174,7 @@ def tell_ports(package, path):
         for connection in process.connections(kind='all')
         if connection.status == psutil.CONN_LISTEN
     ]
-    from keras_parallax import job
+    from keras_parallax.job import job
 
     with open(path, 'w') as file:
         json.dump({'listening': listening, 'server': str(job.start().server)}, file)

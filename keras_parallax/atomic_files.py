@@ -1,0 +1,151 @@
+"""Files and folders that appear under their names only when they are complete. Pure."""
+
+import contextlib
+import errno
+import io
+import os
+import secrets
+import shutil
+import tempfile
+
+
+@contextlib.contextmanager
+def written_aside(path):
+    """Gives a path to write to; the file gets its name when the block ends without an error.
+
+    What was at `path` before stays whole until then, and altogether if there is an error. Folders
+    on the way to it that do not exist are made.
+
+    Args:
+        path: where the file is to appear.
+
+    Example:
+        ```python
+        >>> path = os.path.join(tempfile.mkdtemp(), 'numbers.txt')
+        >>> with written_aside(path) as aside:
+        ...     with open(aside, 'w') as file:
+        ...         count = file.write('1 2 3')
+        >>> os.path.exists(path)
+        True
+        ```
+    """
+    folder = os.path.dirname(os.path.abspath(path))
+    os.makedirs(folder, exist_ok=True)
+    aside = _aside(path)
+    try:
+        yield aside
+        _sync(aside)
+        os.rename(aside, path)
+        _sync(folder)
+    finally:
+        if os.path.exists(aside):
+            os.remove(aside)
+
+
+def _aside(path):
+    """Creates an empty file beside a path, with the rights that `open` gives."""
+    folder, name = os.path.split(os.path.abspath(path))
+    aside = os.path.join(folder, '.%s.%s.part' % (name, secrets.token_hex(8)))
+    # The kernel applies the umask; to ask for it would set it, for all threads.
+    os.close(os.open(aside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    return aside
+
+
+@contextlib.contextmanager
+def folder_aside(path):
+    """Gives a path to write a folder to, which gets its name when the block ends without an error.
+
+    If there is an error, nothing is left, also of the folders on the way that were made.
+
+    Args:
+        path: where the folder is to appear; a folder that is there already makes way for it.
+    """
+    parent = os.path.dirname(os.path.abspath(path))
+    made = _make_folders(parent)
+    try:
+        with tempfile.TemporaryDirectory('.part', '.%s.' % os.path.basename(path), parent) as aside:
+            inner = os.path.join(aside, 'folder')
+            yield inner
+            if os.path.isdir(path):
+                os.rename(path, os.path.join(aside, 'before'))
+            os.rename(inner, path)
+    except BaseException:
+        for folder in made:
+            # Somebody else may have put something there.
+            with contextlib.suppress(OSError):
+                os.rmdir(folder)
+        raise
+
+
+def _make_folders(folder):
+    """Makes a folder and those above it; returns the ones that were made, the innermost first."""
+    missing = []
+    while not os.path.isdir(folder) and os.path.dirname(folder) != folder:
+        missing.append(folder)
+        folder = os.path.dirname(folder)
+    for part in reversed(missing):
+        os.makedirs(part, exist_ok=True)
+    return missing
+
+
+def _sync(path):
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+class ForgivingFile(io.FileIO):
+    """A file that takes whatever is written to it, and remembers if that could not be done.
+
+    HDF5 1.10 keeps a file whose flush has failed half open, and the process crashes later (proven
+    by `tests/cluster/test_full_disk.py`). So it is not told; who uses it calls `check`.
+    """
+
+    _problem = None
+
+    def write(self, data):
+        """Writes all of `data`, or nothing more once that has failed."""
+        data = memoryview(data).cast('B')
+        written = 0
+        while self._problem is None and written < len(data):
+            try:
+                written += super().write(data[written:])
+            except OSError as error:
+                self._problem = error
+        return len(data)
+
+    def truncate(self, size=None):
+        """Sets the length of the file, unless something has failed."""
+        try:
+            return size if self._problem else super().truncate(size)
+        except OSError as error:
+            self._problem = error
+            return size
+
+    def check(self):
+        """Raises what went wrong, if something did.
+
+        Raises:
+            OSError: from the first write that could not be done.
+        """
+        if self._problem is not None:
+            raise self._problem
+
+
+def why_unwritten(path, error):
+    """What to tell of a file or a folder that could not be written, a sentence or two.
+
+    Args:
+        path: where it was to be.
+        error: the `OSError`.
+    """
+    told = '%s could not be written: %s. What was there before is unchanged' % (path, error)
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        return told + '.'
+    folder = os.path.dirname(os.path.abspath(path))
+    while not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    free = shutil.disk_usage(folder).free
+    return '%s; %d MiB are free on its disk without the incomplete file.' % (told, free // 2**20)

@@ -1,0 +1,17 @@
+"""Callbacks with the names and arguments of Horovod's and Keras's, for both Keras packages."""
+
+from keras_parallax.callbacks.broadcast import BroadcastGlobalVariablesCallback
+from keras_parallax.callbacks.learning_rate import (
+    LearningRateScheduleCallback,
+    LearningRateWarmupCallback,
+)
+from keras_parallax.callbacks.metric_average import MetricAverageCallback
+from keras_parallax.callbacks.model_checkpoint import ModelCheckpoint
+
+__all__ = [
+    'BroadcastGlobalVariablesCallback',
+    'LearningRateScheduleCallback',
+    'LearningRateWarmupCallback',
+    'MetricAverageCallback',
+    'ModelCheckpoint',
+]

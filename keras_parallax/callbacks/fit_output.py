@@ -1,0 +1,90 @@
+"""What Keras's callbacks write and print in `fit`, which rank 0 does for the ranks that would too.
+
+Ranks that write to one path spoil each other's files: lines of a log overlap, and the events of a
+TensorBoard can no longer be read. So a callback that writes acts on rank 0 alone where rank 0 has
+the same one with the same path; a path that has the rank in it is a wish for a log of each rank.
+"""
+
+import os
+
+from keras_parallax.callbacks.callback_code import acts_on_training, name_of
+
+#: Where Keras's callbacks write that do nothing else.
+_WRITERS = {
+    'CSVLogger': lambda callback: _place(callback.filename),
+    'RemoteMonitor': lambda callback: callback.root + callback.path,
+    'TensorBoard': lambda callback: _place(callback.log_dir),
+}
+
+
+#: What those speak of that print if their `verbose` says so.
+_PRINTERS = {
+    'EarlyStopping': lambda callback: callback.monitor,
+    'LearningRateScheduler': lambda callback: name_of(callback),
+    'ModelCheckpoint': lambda callback: _place(callback.filepath),
+    'ReduceLROnPlateau': lambda callback: callback.monitor,
+}
+
+
+_MODULES = ('keras.callbacks', 'tensorflow.python.keras.callbacks')
+
+
+def _place(path):
+    # Ranks may be in folders of their own.
+    return os.path.abspath(str(path))
+
+
+def output_of(callback):
+    """What a callback writes or prints, where another rank may do it for this one.
+
+    Args:
+        callback: a callback of either Keras package, or of a class derived from one.
+
+    Returns:
+        A string, which is equal for callbacks that write to the same place or print the same, or
+        `None` if it does neither, or more than that.
+
+    Example:
+        ```python
+        >>> import keras
+        >>> output_of(keras.callbacks.EarlyStopping('loss', verbose=1))
+        'EarlyStopping: loss'
+        >>> output_of(keras.callbacks.EarlyStopping('loss')) is None
+        True
+        ```
+    """
+    name = _kind(callback)
+    if name in _WRITERS:
+        return None if acts_on_training(callback) else '%s: %s' % (name, _WRITERS[name](callback))
+    if name in _PRINTERS and getattr(callback, 'verbose', 0):
+        return '%s: %s' % (name, _PRINTERS[name](callback))
+    return None
+
+
+def outputs(callbacks):
+    """What each of a list of callbacks writes or prints, a list of `output_of` without `None`."""
+    return [output for output in map(output_of, callbacks) if output is not None]
+
+
+def left_to(others, callbacks):
+    """Which callbacks another rank stands in for.
+
+    Args:
+        others: the `outputs` of that rank.
+        callbacks: a list of callbacks of this rank.
+
+    Returns:
+        A pair of lists: the callbacks that need not act here, and those that need not print.
+    """
+    same = [callback for callback in callbacks if output_of(callback) in others]
+    silent = [callback for callback in same if _kind(callback) in _WRITERS]
+    return silent, [callback for callback in same if callback not in silent]
+
+
+def _kind(callback):
+    """The name of the class of Keras's that a callback is of, or `None` if it is another."""
+    for cls in type(callback).__mro__:
+        known = cls.__name__ in _WRITERS or cls.__name__ in _PRINTERS
+        if cls.__module__ in _MODULES and known:
+            return cls.__name__
+    return None

@@ -1,0 +1,15 @@
+"""What callbacks for both Keras packages have in common."""
+
+from keras_parallax.compat import keras_api
+
+
+class _LateBackend:
+    """A callback that learns from its model which Keras package it serves.
+
+    Keras 2.2.4 asks a callback for its methods only, so a callback of `tf.keras` serves both.
+    """
+
+    def set_model(self, model):
+        """Takes the model, and with it the backend of its package."""
+        super().set_model(model)
+        self.backend = keras_api.package_of(model).backend

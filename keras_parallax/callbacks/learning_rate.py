@@ -1,0 +1,81 @@
+"""Learning rates that follow a schedule."""
+
+from keras_parallax.callbacks.late_backend import _LateBackend
+from keras_parallax.compat.horovod_api import horovod_callbacks
+from keras_parallax.compat.tensorflow_api import tf
+
+
+class LearningRateScheduleCallback(
+    _LateBackend, horovod_callbacks.LearningRateScheduleCallbackImpl, tf.keras.callbacks.Callback
+):
+    """Multiplies the initial learning rate, epoch by epoch or batch by batch.
+
+    The shards of sparse tables follow at the next step, as every rank runs the callback.
+
+    Args:
+        multiplier: a number, or a function from the epoch to one.
+        start_epoch, end_epoch: the epochs in which it acts, `end_epoch` excluded.
+        staircase: whether the rate changes at the start of an epoch only.
+        momentum_correction: whether to scale the momentum of SGD with the rate.
+        steps_per_epoch: number of batches in an epoch, found out if `None`.
+        initial_lr: the rate to multiply, the optimizer's at the start of training if `None`.
+
+    Example:
+        ```python
+        >>> import keras_parallax as kp
+        >>> callback = kp.callbacks.LearningRateScheduleCallback(0.1, start_epoch=5, initial_lr=0.2)
+        ```
+    """
+
+    def __init__(
+        self,
+        multiplier,
+        start_epoch=0,
+        end_epoch=None,
+        staircase=True,
+        momentum_correction=True,
+        steps_per_epoch=None,
+        initial_lr=None,
+    ):
+        super().__init__(
+            None,
+            multiplier,
+            start_epoch,
+            end_epoch,
+            staircase,
+            momentum_correction,
+            steps_per_epoch,
+            initial_lr,
+        )
+
+
+class LearningRateWarmupCallback(
+    _LateBackend, horovod_callbacks.LearningRateWarmupCallbackImpl, tf.keras.callbacks.Callback
+):
+    """Raises the learning rate from `lr / size` to `lr` over the first epochs (Goyal et al. 2017).
+
+    Args:
+        warmup_epochs: number of epochs that it takes.
+        momentum_correction: whether to scale the momentum of SGD with the rate.
+        steps_per_epoch: number of batches in an epoch, found out if `None`.
+        verbose: 1 to print the rate at the end.
+        initial_lr: the rate to reach, the optimizer's at the start of training if `None`.
+
+    Example:
+        ```python
+        >>> import keras_parallax as kp
+        >>> callback = kp.callbacks.LearningRateWarmupCallback(warmup_epochs=3, initial_lr=0.2)
+        ```
+    """
+
+    def __init__(
+        self,
+        warmup_epochs=5,
+        momentum_correction=True,
+        steps_per_epoch=None,
+        verbose=0,
+        initial_lr=None,
+    ):
+        super().__init__(
+            None, warmup_epochs, momentum_correction, steps_per_epoch, verbose, initial_lr
+        )

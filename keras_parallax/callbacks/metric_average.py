@@ -1,0 +1,65 @@
+"""Metrics as means over the ranks."""
+
+import numpy as np
+
+from keras_parallax.callbacks.epoch_reports import (
+    mean,
+    metrics_missing,
+    numbers,
+)
+from keras_parallax.callbacks.late_backend import _LateBackend
+from keras_parallax.callbacks.replicas import moving_statistics
+from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.errors import MetricMismatchError
+from keras_parallax.step.train_step import step_of
+
+
+class MetricAverageCallback(_LateBackend, tf.keras.callbacks.Callback):
+    """Averages the metrics of an epoch over the ranks, for the callbacks after it.
+
+    `fit` of a model of a strategy does that by itself, before any callback; this one is for metrics
+    that other callbacks before it have added, and for models without a strategy. It changes nothing
+    about metrics that are averages already. Give it to every rank.
+
+    Args:
+        device: accepted for the sake of Horovod's callback.
+        average_moving_statistics: whether to average the weights that a model updates without
+            gradients too: the moving mean and variance of batch normalization. Each rank has those
+            of its own batches, and otherwise rank 0 saves its own.
+
+    Raises:
+        MetricMismatchError: at the end of an epoch, if a rank lacks metrics that another has; when
+            training begins, if a rank lacks the callback.
+
+    Example:
+        ```python
+        >>> import keras_parallax as kp
+        >>> callback = kp.callbacks.MetricAverageCallback()
+        ```
+    """
+
+    def __init__(self, device='', average_moving_statistics=False):
+        super().__init__()
+        self.device, self.average_moving_statistics = device, average_moving_statistics
+
+    def on_epoch_end(self, epoch, logs=None):
+        """Averages."""
+        step = step_of(self.model)
+        if step.size == 1:
+            return
+        with step.call('MetricAverageCallback'):
+            self._average(step, logs)
+
+    def _average(self, step, logs):
+        own = numbers(logs)
+        of_ranks = step.gather(own)
+        different = metrics_missing(of_ranks)
+        if different:
+            raise MetricMismatchError(
+                '%s, so MetricAverageCallback cannot average them. Compute the same metrics on '
+                'every rank.' % different
+            )
+        for name in own:
+            logs[name] = np.float64(mean([metrics[name] for metrics in of_ranks]))
+        if self.average_moving_statistics:
+            step.average(moving_statistics(self.model))

@@ -1,0 +1,83 @@
+"""What every rank has for itself of a model: rates, dense weights, moving statistics, states."""
+
+from keras_parallax.callbacks.epoch_reports import sketch
+from keras_parallax.checkpoint.keras_file_write import layers_in
+from keras_parallax.compat import graph_queries, keras_api, tensorflow_api
+from keras_parallax.compat.tensorflow_api import ResourceVariable, tf
+
+
+def rates_of(optimizer):
+    """The numbers of an optimizer that a callback can change.
+
+    Args:
+        optimizer: a Keras optimizer.
+
+    Returns:
+        A dict from names of its attributes, such as `'lr'` and `'momentum'`, to floats.
+    """
+    variables = {
+        name: value
+        for name, value in vars(optimizer).items()
+        if isinstance(value, (tf.Variable, ResourceVariable))
+        and value.shape.ndims == 0
+        and value.dtype.is_floating
+    }
+    values = keras_api.package_of(optimizer).backend.batch_get_value(list(variables.values()))
+    return dict(zip(variables, map(float, values)))
+
+
+def sketches_of(step):
+    """The `sketch` of each dense weight that a step trains, a list."""
+    backend = step.backend
+    return [sketch(backend.get_value(variable)) for variable in step.replicas]
+
+
+def own_states(model):
+    """The variables of a model that are each rank's own: the states of its recurrent layers.
+
+    Args:
+        model: a model of either Keras package.
+
+    Returns:
+        A list of variables.
+    """
+    states = []
+    for layer in layers_in(keras_api.package_of(model), model):
+        if getattr(layer, 'stateful', False):
+            states.extend(_flat(getattr(layer, 'states', None)))
+    return [state for state in states if isinstance(state, (tf.Variable, ResourceVariable))]
+
+
+def _flat(value):
+    if isinstance(value, (list, tuple)):
+        return [part for item in value for part in _flat(item)]
+    return [value]
+
+
+def moving_statistics(model):
+    """The weights of a model that its updates write, as those of batch normalization.
+
+    Args:
+        model: a model of either Keras package.
+
+    Returns:
+        A list of variables, in the order of the model's weights.
+    """
+    pairs = [update[0] for update in model.updates if isinstance(update, tuple)]
+    updates = graph_queries.ancestors(
+        [update for update in model.updates if not isinstance(update, tuple)]
+    )
+    return [
+        weight
+        for weight in model.non_trainable_weights
+        if isinstance(weight, (tf.Variable, ResourceVariable))
+        and weight.dtype.is_floating
+        and (
+            weight in pairs
+            or any(
+                operation in updates
+                and tensorflow_api.writes_to(operation, tensorflow_api.storage(weight))
+                for operation in tensorflow_api.storage(weight).consumers()
+            )
+        )
+    ]

@@ -1,0 +1,1 @@
+"""Saving and resuming: Keras's files, sharded checkpoints, SavedModel."""

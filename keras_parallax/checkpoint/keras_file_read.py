@@ -1,0 +1,200 @@
+"""Reads Keras's own files into models with sharded tables, in row blocks.
+
+Keras's code decides which dataset goes to which weight. Where a dataset is large, Keras gets a
+stand-in, and the rows go from the file to the shards block by block.
+"""
+
+import contextlib
+import os
+
+import h5py
+import numpy as np
+
+from keras_parallax.checkpoint import keras_file_write
+from keras_parallax.compat import keras_api
+from keras_parallax.errors import CheckpointError, ParallaxError
+from keras_parallax.session.row_fetches import Detours
+from keras_parallax.tables.rows import BLOCK_BYTES, progress
+
+
+def load_weights(
+    model, filepath, by_name=False, block_bytes=BLOCK_BYTES, show_progress=None, **arguments
+):
+    """Loads weights from a file of Keras; `model.load_weights` calls it.
+
+    Args:
+        model: a Keras model of this job.
+        filepath: path of a file of `model.save` or `model.save_weights`, of plain Keras, too.
+        by_name: as in Keras.
+        block_bytes: how much memory loading may take for the rows of tables, in bytes.
+        show_progress: whether to show a progress bar; if `None`, for large tables on a terminal.
+        **arguments: further ones of Keras's `load_weights`.
+
+    Raises:
+        CheckpointError: the file is damaged.
+    """
+    with opened(filepath) as file:
+        mover = Mover(model, block_bytes, show_progress)
+        read_weights(model, weights_group(file), by_name, mover, **arguments)
+
+
+def weights_group(file):
+    """The group of the weights in a file of `model.save` or of `model.save_weights`."""
+    if 'layer_names' not in file.attrs and keras_file_write.WEIGHTS in file:
+        return file[keras_file_write.WEIGHTS]
+    return file
+
+
+class Mover:
+    """Sets rows from datasets, in blocks, and shows how far it is.
+
+    Args:
+        model: the model.
+        block_bytes, show_progress: as in `load_weights`.
+        sources: dict from paths in the file to what to read the rows from in place of the dataset.
+        share: as in `Rows.fill`, for rows that the whole job has in common.
+    """
+
+    def __init__(self, model, block_bytes, show_progress, sources=None, share=(0, 1)):
+        self.session = keras_file_write.session_of(model)
+        self.sources = sources or {}
+        self._options = block_bytes, show_progress, share
+
+    def __call__(self, rows, source):
+        """Sets `Rows` from a source."""
+        block_bytes, show, share = self._options
+        if getattr(rows, 'table', None) is None:
+            # A variable that every rank has for itself.
+            share = (0, 1)
+        with progress(rows.bytes // share[1], 'loading ' + rows.name, show) as advance:
+            rows.fill(source, self.session, block_bytes, advance, share)
+
+    def source(self, dataset):
+        """What to read the rows from that Keras would read from a dataset."""
+        return self.sources.get(dataset.name, dataset)
+
+
+def read_weights(model, group, by_name, mover, **arguments):
+    """Has Keras load weights from an open file, and moves the rows of large ones in blocks.
+
+    Args:
+        model: the model.
+        group: the `h5py.Group` with the attribute `layer_names`.
+        by_name: as in Keras.
+        mover: the `Mover`.
+        **arguments: further ones of Keras's `load_weights`.
+    """
+    of_keras = keras_api.package_of(model).saving
+    load = of_keras.load_weights_from_hdf5_group
+    if by_name:
+        load = of_keras.load_weights_from_hdf5_group_by_name
+    detours = Detours(move=mover)
+    shapes = {
+        tuple(weight.shape.as_list()) for weight in keras_file_write.large_weights(model.weights)
+    }
+    shapes.update(source.shape for source in mover.sources.values())
+    large = [weight for weight in model.weights if tuple(weight.shape.as_list()) in shapes]
+    with _assigned_in_blocks(large), mover.session.with_detours(detours):
+        load(_Group(group, shapes, detours, mover), model.layers, **arguments)
+    if detours.unused:
+        # A layer has made something else of what it was given, of no use without the rows.
+        if mover.sources:
+            raise ParallaxError(
+                'The weights of a layer must be converted when they are loaded, which cannot be '
+                'done with a checkpoint of several parts; save it in one file.'
+            )
+        load(group, model.layers, **arguments)
+
+
+class _Group:
+    """An HDF5 group as Keras reads it, in which datasets of certain shapes are stand-ins."""
+
+    def __init__(self, group, shapes, detours, mover):
+        self._group, self._options = group, (shapes, detours, mover)
+        self.attrs = group.attrs
+
+    def __getitem__(self, name):
+        shapes, detours, mover = self._options
+        found = self._group[name]
+        if isinstance(found, h5py.Group):
+            return _Group(found, shapes, detours, mover)
+        source = mover.source(found)
+        return detours.stand_in(source) if tuple(source.shape) in shapes else found
+
+
+@contextlib.contextmanager
+def _assigned_in_blocks(weights):
+    """While open, Keras assigns large variables in blocks, as it does sharded ones."""
+    plain = [weight for weight in weights if not hasattr(weight, 'sharded_rows')]
+    rows = [keras_file_write.rows_of(weight, however_small=True) for weight in plain]
+    before = [dict(weight.__dict__) for weight in plain]
+    for weight, found in zip(plain, rows):
+        weight._assign_op, weight._assign_placeholder = found._assign_op, found._assign_placeholder
+    try:
+        yield
+    finally:
+        for weight, attributes in zip(plain, before):
+            weight.__dict__.clear()
+            weight.__dict__.update(attributes)
+
+
+def read_optimizer(model, file, mover):
+    """Loads the state of a model's optimizer from an open file of Keras, if the file has it.
+
+    Args:
+        model: the model, whose training step is built.
+        file: the `h5py.File`.
+        mover: the `Mover`.
+
+    Returns:
+        Whether the file has it.
+
+    Raises:
+        CheckpointError: it is the state of another model or optimizer.
+    """
+    if keras_file_write.SLOTS not in file:
+        return False
+    package, group = keras_api.package_of(model), file[keras_file_write.SLOTS]
+    names = package.saving.load_attributes_from_hdf5_group(group, 'weight_names')
+    weights = model.optimizer.weights
+    found = [mover.source(group[name]) for name in names]
+    expected = [tuple(weight.shape.as_list()) for weight in weights]
+    given = [tuple(source.shape) for source in found]
+    if expected != given:
+        raise CheckpointError(
+            '%s holds the state of another optimizer or model: %s of this model keeps %d weights '
+            'of shapes %s, but %d of shapes %s were saved.'
+            % (
+                file.filename, type(model.optimizer).__name__,
+                len(expected), expected, len(given), given,
+            )
+        )  # fmt: skip
+    small = []
+    for weight, source in zip(weights, found):
+        rows = keras_file_write.rows_of(weight, however_small=not isinstance(source, h5py.Dataset))
+        if rows is None:
+            small.append((weight, np.asarray(source)))
+        else:
+            mover(rows, source)
+    package.backend.batch_set_value(small)
+    return True
+
+
+@contextlib.contextmanager
+def opened(filepath):
+    """Opens a file of Keras to read.
+
+    Raises:
+        CheckpointError: it is no HDF5 file, or cut short.
+    """
+    try:
+        file = h5py.File(filepath, 'r')
+    except OSError as error:
+        if not os.path.exists(filepath):
+            raise
+        raise CheckpointError(
+            '%s cannot be read: it is cut short, damaged or no file of Keras (%s).'
+            % (filepath, error)
+        ) from error
+    with file:
+        yield file

@@ -1,0 +1,315 @@
+"""Keras's own files of models with sharded tables: written and read in row blocks.
+
+Keras's code lays the file out and fills it, all but the rows of large tables; these are put in
+afterwards. So the file is the one that plain Keras writes, and plain Keras loads it.
+"""
+
+import contextlib
+import functools
+import os
+
+import h5py
+import numpy as np
+
+from keras_parallax.atomic_files import ForgivingFile, why_unwritten, written_aside
+from keras_parallax.checkpoint import once
+from keras_parallax.compat import keras_api
+from keras_parallax.errors import CheckpointError
+from keras_parallax.session.graph_scope import scope_of
+from keras_parallax.session.row_fetches import Detours
+from keras_parallax.tables.rows import BLOCK_BYTES, ShardedRows, numpy_dtype, progress
+from keras_parallax.updates.slots import names_in_keras
+
+#: The groups of the weights and of the optimizer's state in a file of `model.save`.
+WEIGHTS, SLOTS = 'model_weights', 'optimizer_weights'
+
+
+def save_model(
+    model,
+    filepath,
+    overwrite=True,
+    include_optimizer=True,
+    block_bytes=BLOCK_BYTES,
+    show_progress=None,
+):
+    """Saves a model to the HDF5 file that plain Keras would write; `model.save` calls it.
+
+    Any one rank may call it, on its own, and all may: those of a host that save the same thing to
+    the same path write it once. The file gets its name when it is complete.
+
+    Args:
+        model: a Keras model of this job.
+        filepath: path of the file.
+        overwrite: if false, asks before a file is overwritten.
+        include_optimizer: whether to save the optimizer's state, too.
+        block_bytes: how much memory saving may take for the rows of tables, in bytes.
+        show_progress: whether to show a progress bar; if `None`, for large tables on a terminal.
+
+    Raises:
+        ParallaxError: the optimizer's state cannot be told apart; see the message.
+
+    Example:
+        ```python
+        >>> import os, tempfile, keras, keras_parallax as kp
+        >>> with kp.ParallaxStrategy() as strategy:
+        ...     model = keras.models.Sequential([keras.layers.Dense(1, input_shape=(2,))])
+        >>> path = os.path.join(tempfile.mkdtemp(), 'model.h5')
+        >>> kp.save_model(model, path, block_bytes=2**20)
+        >>> os.path.exists(path)
+        True
+        ```
+    """
+    write = functools.partial(write_model, model, include_optimizer=include_optimizer)
+    content = ['model', include_optimizer]
+    _save(model, filepath, overwrite, content, write, block_bytes, show_progress)
+
+
+def save_weights(model, filepath, overwrite=True, block_bytes=BLOCK_BYTES, show_progress=None):
+    """Saves a model's weights as plain Keras would; `model.save_weights` calls it.
+
+    Args:
+        model: as in `save_model`.
+        filepath: as in `save_model`.
+        overwrite: as in `save_model`.
+        block_bytes: as in `save_model`.
+        show_progress: as in `save_model`.
+    """
+    write = functools.partial(write_weights, model)
+    _save(model, filepath, overwrite, ['weights'], write, block_bytes, show_progress)
+
+
+def _save(model, filepath, overwrite, content, write, block_bytes, show_progress):
+    """Saves what `write` writes to an open file; it returns the `Rows` that it has left out."""
+    package = keras_api.package_of(model)
+
+    def save():
+        if not overwrite and os.path.isfile(filepath) and not package.may_overwrite(filepath):
+            return None
+        with created(filepath) as file:
+            tables = write(file)
+            own = own_digest(model, file, tables)
+            fill_datasets(model, file, tables, block_bytes, show_progress)
+        return own
+
+    def own():
+        with in_memory() as file:
+            return own_digest(model, file, write(file))
+
+    once.save(scope_of_model(model), filepath, content + described(model), save, own)
+
+
+def described(model):
+    """What ranks that save the same model say of it, plain data."""
+    return [model.name] + [[weight.name, weight.shape.as_list()] for weight in model.weights]
+
+
+def in_memory():
+    """An HDF5 file that is on no disk, as a context manager."""
+    return h5py.File('none', 'w', driver='core', backing_store=False)
+
+
+def own_digest(model, file, tables):
+    """The digest of what a rank has for itself: all of a file but the rows of sharded tables."""
+    if not once.is_shared(scope_of_model(model).job):
+        return None
+    replicated = [
+        rows
+        for _, rows in sorted(tables.items())
+        if isinstance(rows, ShardedRows) and rows.table is None
+    ]
+    return once.digest_of(file, replicated, session_of(model))
+
+
+@contextlib.contextmanager
+def created(filepath):
+    """Creates an HDF5 file that gets its name when it is complete.
+
+    Raises:
+        CheckpointError: it cannot be written, because the disk is full for instance.
+    """
+    try:
+        with written_aside(filepath) as aside, ForgivingFile(aside, 'w+') as target:
+            with h5py.File(target, 'w') as file:
+                yield file
+            target.check()
+    except OSError as error:
+        if isinstance(error, CheckpointError):
+            raise
+        raise CheckpointError(why_unwritten(filepath, error)) from error
+
+
+def write_model(model, file, include_optimizer=True):
+    """Writes Keras's file of a model, but for the rows of large tables and slots.
+
+    Args:
+        model: the model.
+        file: an open, empty `h5py.File`.
+        include_optimizer: whether to write the optimizer's state, too.
+
+    Returns:
+        A dict from the paths of the datasets that have no rows yet to their `Rows`.
+    """
+    package, optimizer = keras_api.package_of(model), getattr(model, 'optimizer', None)
+    ours = getattr(optimizer, '_parallax_step', None) is not None
+    slots = optimizer.weights if ours and include_optimizer and _has_weights(optimizer) else []
+    hidden = _without_weights(optimizer if ours else None)
+    with _omitted(model, large_weights(model.weights)), hidden:
+        package.module.models.save_model(model, file, include_optimizer=include_optimizer)
+    tables = _weights_in(model, package, file[WEIGHTS])
+    if slots:
+        tables.update(_write_slots(package, optimizer, slots, file))
+    return tables
+
+
+def write_weights(model, file):
+    """Writes Keras's file of a model's weights, but for rows of large ones."""
+    package = keras_api.package_of(model)
+    with _omitted(model, large_weights(model.weights)):
+        package.saving.save_weights_to_hdf5_group(file, model.layers)
+    return _weights_in(model, package, file)
+
+
+def fill_datasets(model, file, tables, block_bytes=BLOCK_BYTES, show_progress=None):
+    """Puts the rows of tables into datasets of a file.
+
+    Args:
+        model: the model.
+        file: the `h5py.File`.
+        tables: dict from paths in the file to `Rows`; a dataset that is there already is replaced.
+        block_bytes: as in `save_model`.
+        show_progress: as in `save_model`.
+    """
+    session = session_of(model)
+    total = sum(rows.bytes for rows in tables.values())
+    with progress(total, 'saving', show_progress) as advance:
+        for path, rows in tables.items():
+            if path in file:
+                del file[path]
+            dataset = file.create_dataset(path, rows.shape.as_list(), numpy_dtype(rows))
+            rows.copy_to(dataset, session, block_bytes, advance)
+
+
+def _has_weights(optimizer):
+    # Keras does not save the state of TensorFlow's optimizers, and warns of it.
+    return keras_api.tensorflows(optimizer) is None
+
+
+def _write_slots(package, optimizer, weights, file):
+    step = optimizer._parallax_step
+    counters = len(step.state.counters) if step.state else 0
+    names = names_in_keras(optimizer, weights, counters, step.name_scope)
+    group = file.create_group(SLOTS)
+    names = unique_names(names)
+    package.saving.save_attributes_to_hdf5_group(
+        group, 'weight_names', [name.encode('utf8') for name in names]
+    )
+    tables = {}
+    small = []
+    for name, weight in zip(names, weights):
+        rows = rows_of(weight)
+        if rows is None:
+            small.append((name, weight))
+        else:
+            tables['%s/%s' % (group.name, name)] = rows
+    values = package.backend.batch_get_value([weight for _, weight in small])
+    for (name, _), value in zip(small, values):
+        group.create_dataset(name, data=value)
+    return tables
+
+
+def unique_names(names):
+    """Tells equal names apart as Keras 2.2.4 does."""
+    found = []
+    for name in names:
+        unique, number = name, 0
+        while unique in found:
+            number += 1
+            unique = '%s_%d' % (name, number)
+        found.append(unique)
+    return found
+
+
+def layers_in(package, layer):
+    """A layer and those in it, of models, wrappers and layers of the user's, each once."""
+    layers, pending = {}, [layer]
+    while pending:
+        layer = pending.pop()
+        if id(layer) not in layers:
+            layers[id(layer)] = layer
+            # A layer of the user's may call anything `layers`, the number of them for instance.
+            pending += layer.layers if isinstance(layer, package.network) else []
+            pending += [value for value in vars(layer).values() if isinstance(value, package.layer)]
+    return list(layers.values())
+
+
+def rows_of(weight, however_small=False):
+    """The `Rows` of a weight that is moved in blocks, or `None` of one that is not.
+
+    Sharded tables and slots are, and variables that are larger than a block, or `however_small`.
+    """
+    if hasattr(weight, 'sharded_rows'):
+        return weight.sharded_rows
+    shape = weight.shape.as_list()
+    bytes_of_weight = np.prod(shape, dtype=np.int64) * weight.dtype.size
+    if not shape or (bytes_of_weight <= BLOCK_BYTES // 2 and not however_small):
+        return None
+    if not hasattr(weight, '_parallax_rows'):
+        # Kept, because it adds operations to the graph.
+        weight._parallax_rows = ShardedRows(weight.name, [weight], shape)
+    return weight._parallax_rows
+
+
+def large_weights(weights):
+    """Those weights that are moved in blocks."""
+    return [weight for weight in weights if rows_of(weight) is not None]
+
+
+def _weights_in(model, package, group):
+    """The weights of a model that are moved in blocks, by the paths of their datasets."""
+    tables = {}
+    for layer in model.layers:
+        names = package.saving.load_attributes_from_hdf5_group(group[layer.name], 'weight_names')
+        for name, weight in zip(names, layer.weights):
+            rows = rows_of(weight)
+            if rows is not None:
+                tables['/'.join([group.name.rstrip('/'), layer.name, name])] = rows
+    return tables
+
+
+@contextlib.contextmanager
+def _omitted(model, weights):
+    """While open, these weights read as arrays without rows."""
+    if not weights:
+        yield
+        return
+    with session_of(model).with_detours(Detours(weights)):
+        yield
+
+
+@contextlib.contextmanager
+def _without_weights(optimizer):
+    """While open, an optimizer says that it has no weights."""
+    if optimizer is None or not _has_weights(optimizer):
+        yield
+        return
+    optimizer._parallax_hidden = True
+    try:
+        yield
+    finally:
+        optimizer._parallax_hidden = False
+
+
+def session_of(model):
+    """The `ParallaxSession` of a model that was built in a strategy's scope."""
+    return scope_of_model(model).session
+
+
+def scope_of_model(model):
+    """The `GraphScope` of a model that was built in a strategy's scope."""
+    return scope_of(model.weights[0].graph)
+
+
+def is_ours(model):
+    """Whether a model was built in a strategy's scope."""
+    weights = model.weights
+    return bool(weights) and scope_of(getattr(weights[0], 'graph', None)) is not None

@@ -1,0 +1,213 @@
+"""The parts of a sharded checkpoint, and what tells them from damaged ones. Pure."""
+
+import contextlib
+import glob
+import hashlib
+import json
+import os
+import re
+from typing import Any, Dict, NamedTuple, Tuple
+
+from keras_parallax.atomic_files import (
+    written_aside,
+)
+from keras_parallax.checkpoint import path_patterns
+from keras_parallax.errors import CheckpointError
+
+#: The file of a checkpoint of several parts that names the others; it is written last.
+MANIFEST = 'manifest.json'
+
+
+#: The layout of such a checkpoint; a reader refuses a later one.
+FORMAT = 1
+
+
+_CHUNK_BYTES = 2**20
+
+
+class Part(NamedTuple):
+    """One file of a checkpoint.
+
+    Attributes:
+        name: its name in the checkpoint's folder.
+        bytes: its size.
+        sha256: its checksum, in hexadecimal.
+    """
+
+    name: str
+    bytes: int
+    sha256: str
+
+
+def describe_part(path):
+    """The `Part` that a file is."""
+    digest = hashlib.sha256()
+    with open(path, 'rb') as file:
+        for chunk in iter(lambda: file.read(_CHUNK_BYTES), b''):
+            digest.update(chunk)
+    return Part(os.path.basename(path), os.path.getsize(path), digest.hexdigest())
+
+
+class Manifest(NamedTuple):
+    """What a checkpoint of several parts consists of.
+
+    Attributes:
+        save_id: names this save; the names of its parts start with it.
+        parts: the `Part`s.
+        tables: dict from the path of a dataset in Keras's file to a dict: `shape`, and `shards`, a
+            list of pairs of a part's name and the dataset in it, in order of shard.
+        model: name of the part that is Keras's file without the rows of `tables`.
+    """
+
+    save_id: str
+    parts: Tuple[Part, ...]
+    tables: Dict[str, Any]
+    model: str
+
+
+def write_manifest(folder, manifest):
+    """Writes a manifest, which makes its parts the checkpoint, and removes those of older saves.
+
+    Args:
+        folder: the checkpoint's folder.
+        manifest: the `Manifest`.
+    """
+    data = dict(
+        manifest._asdict(), format=FORMAT, parts=[part._asdict() for part in manifest.parts]
+    )
+    with written_aside(os.path.join(folder, MANIFEST)) as aside, open(aside, 'w') as file:
+        json.dump(data, file, indent=1, sort_keys=True)
+        file.flush()
+    keep = {part.name for part in manifest.parts}
+    for name in os.listdir(folder):
+        if re.match(r'\.?[0-9a-f]{16}-', name) and name not in keep:
+            os.remove(os.path.join(folder, name))
+
+
+def remove_parts(folder, save_id):
+    """Removes the parts of a save that has failed; ranks may do it at the same time.
+
+    Args:
+        folder: the checkpoint's folder.
+        save_id: what the names of the parts start with.
+    """
+    for path in glob.glob(os.path.join(glob.escape(folder), save_id + '-*')):
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(path)
+
+
+def remove_sharded(folder):
+    """Removes a checkpoint of several parts, and its folder unless there is something else in it.
+
+    Args:
+        folder: the checkpoint's folder.
+    """
+    parts = read_manifest(folder, checked=False).parts
+    # Without its manifest, what is left is no checkpoint.
+    for name in [MANIFEST] + [part.name for part in parts]:
+        os.remove(os.path.join(folder, name))
+    if not os.listdir(folder):
+        os.rmdir(folder)
+
+
+def read_manifest(folder, checked=True):
+    """Reads the manifest of a checkpoint, and checks that each part is the one that was saved.
+
+    Args:
+        folder: the checkpoint's folder.
+        checked: whether to read all parts and compare their checksums.
+
+    Returns:
+        A `Manifest`.
+
+    Raises:
+        CheckpointError: the manifest or a part is missing, cut short or not of this save.
+    """
+    path = os.path.join(folder, MANIFEST)
+    try:
+        with open(path) as file:
+            data = json.load(file)
+        if data['format'] > FORMAT:
+            raise CheckpointError(
+                '%s has format %s, but this release reads up to %d; load it with the release that '
+                'saved it, or a later one.' % (path, data['format'], FORMAT)
+            )
+        parts = tuple(Part(**part) for part in data['parts'])
+        manifest = Manifest(data['save_id'], parts, data['tables'], data['model'])
+    except FileNotFoundError as error:
+        raise CheckpointError(
+            '%s does not exist: the folder holds no complete checkpoint.' % path
+        ) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(
+            '%s is damaged (%s); use an earlier checkpoint.' % (path, error)
+        ) from error
+    for part in manifest.parts:
+        _check_part(os.path.join(folder, part.name), part, checked)
+    return manifest
+
+
+def _check_part(path, part, checked):
+    if not os.path.exists(path):
+        raise CheckpointError(
+            '%s is missing. All parts of a checkpoint must be in one folder, on storage that every '
+            'host sees.' % path
+        )
+    size = os.path.getsize(path)
+    if size != part.bytes:
+        raise CheckpointError(
+            '%s has %d bytes, but %d were saved: it is cut short or belongs to another save; use '
+            'an earlier checkpoint.' % (path, size, part.bytes)
+        )
+    if checked and describe_part(path).sha256 != part.sha256:
+        raise CheckpointError(
+            '%s does not have the checksum that was saved: it is damaged or belongs to another '
+            'save; use an earlier checkpoint.' % path
+        )
+
+
+def remove_leftovers(pattern):
+    """Removes what `written_aside` left of files of a pattern when its process was killed.
+
+    Args:
+        pattern: as `saved_under` takes it.
+    """
+    folder, name = os.path.split(pattern)
+    for aside in glob.glob(path_patterns.wildcard(os.path.join(folder, '.%s.' % name)) + '*.part'):
+        hidden = re.match(r'\.(.+)\.[0-9a-f]{16}\.part$', os.path.basename(aside))
+        path = hidden and os.path.join(os.path.dirname(aside), hidden.group(1))
+        if path and path_patterns.can_name(pattern, path):
+            os.remove(aside)
+
+
+def is_sharded(path):
+    """Whether a path is that of a checkpoint of several parts, rather than of one file."""
+    return os.path.isdir(path)
+
+
+def saved_under(pattern):
+    """The files and folders that stand where `pattern` may have named one, oldest first.
+
+    Args:
+        pattern: a path with fields as `str.format` fills them, for instance
+            `'model-{epoch:02d}.h5'`. Any text passes for a value.
+
+    Returns:
+        A list of paths.
+
+    Example:
+        ```python
+        >>> saved_under('no-such-folder/{epoch}.h5')
+        []
+        ```
+    """
+    return sorted(glob.glob(path_patterns.wildcard(pattern)), key=_age)
+
+
+def _age(path):
+    """Sorts by time; where the file system has the same for two, as people sort numbers."""
+    # The manifest is written last.
+    manifest = os.path.join(path, MANIFEST)
+    time = os.path.getmtime(manifest if os.path.exists(manifest) else path)
+    parts = re.split(r'(\d+)', path)
+    return time, [(int(part), '') if part.isdigit() else (-1, part) for part in parts]

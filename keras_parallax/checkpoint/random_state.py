@@ -1,0 +1,47 @@
+"""The random state that a rank owns: NumPy's, Python's, and the order of `fit`'s samples."""
+
+import random
+
+import numpy as np
+
+from keras_parallax.compat import keras_api
+
+
+def current():
+    """The state of NumPy's and of Python's global generators, as plain data."""
+    kind, keys, *rest = np.random.get_state()
+    return {'numpy': [kind, keys.tolist()] + rest, 'python': random.getstate()}
+
+
+def restore(state):
+    """Gives the global generators a state that `current` returned, also by way of JSON.
+
+    Example:
+        ```python
+        >>> import random
+        >>> state = current()
+        >>> drawn = random.random(), np.random.random_sample()
+        >>> restore(state)
+        >>> drawn == (random.random(), np.random.random_sample())
+        True
+        ```
+    """
+    kind, keys, *rest = state['numpy']
+    np.random.set_state((kind, np.array(keys, np.uint32), *rest))
+    version, words, spare = state['python']
+    random.setstate((version, tuple(words), spare))
+
+
+def restore_order(order):
+    """Lets the running `fit` shuffle on from an order of samples.
+
+    Each epoch Keras shuffles what the epoch before has left, so the state of the generator alone
+    does not tell the order of the next one (Keras 2.2.4, TF 1.11).
+
+    Args:
+        order: the numbers of the samples in the order of the last epoch. It is not used if `fit`
+            has another number of samples, or does not go by their numbers.
+    """
+    own = keras_api.order_of_samples()
+    if own is not None and own.shape == order.shape:
+        own[:] = order

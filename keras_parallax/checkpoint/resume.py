@@ -1,0 +1,276 @@
+"""Goes on from a checkpoint, or from a file of plain Keras, with any number of ranks."""
+
+import contextlib
+import json
+import os
+import warnings
+
+import numpy as np
+
+from keras_parallax.checkpoint import keras_file_read, random_state, tensorflow_slots
+from keras_parallax.checkpoint.manifest import is_sharded, read_manifest, saved_under
+from keras_parallax.checkpoint.path_patterns import can_name, changing_part
+from keras_parallax.checkpoint.save import ORDER, OURS, read_state, scalars
+from keras_parallax.compat import keras_api
+from keras_parallax.errors import CheckpointError
+from keras_parallax.step.train_step import step_of
+from keras_parallax.tables.rows import BLOCK_BYTES, local_range
+
+#: The state of a file that does not tell one: that of plain Keras.
+_UNKNOWN = {'epoch': 0, 'hyperparameters': {}, 'best': {}, 'written': None}
+
+
+class _Parts:
+    """The rows of a table as they lie in the parts of a checkpoint, to be read as one dataset.
+
+    Args:
+        shape: shape of the whole.
+        dtype: its NumPy dtype.
+        shards: the datasets of its shards, in order; none if all rows are zeros.
+    """
+
+    def __init__(self, shape, dtype, shards):
+        self.shape, self.dtype, self._shards = tuple(shape), dtype, shards
+
+    def __getitem__(self, places):
+        first, last, _ = places.indices(self.shape[0])
+        rows = np.zeros((last - first,) + self.shape[1:], self.dtype)
+        count = len(self._shards)
+        for number, shard in enumerate(self._shards):
+            begin, end = local_range(first, last, count, number)
+            rows[(number - first) % count :: count] = shard[begin:end]
+        return rows
+
+
+@contextlib.contextmanager
+def opened(path, checked=True):
+    """Opens a checkpoint of either form, or a file of plain Keras.
+
+    Args:
+        path: path of the file or the folder.
+        checked: whether to compare the checksums of parts.
+
+    Returns:
+        A context manager that gives Keras's file, a dict from paths in it to where the rows are
+        instead (see `keras_file_read.Mover`), and a list of the files with each saving rank's own
+        state.
+
+    Raises:
+        CheckpointError: the checkpoint is incomplete or damaged.
+    """
+    with contextlib.ExitStack() as stack:
+        if not is_sharded(path):
+            file = stack.enter_context(keras_file_read.opened(path))
+            yield file, {}, [file] if 'random' in read_state(file) else []
+            return
+        manifest = read_manifest(path, checked)
+        files = {
+            part.name: stack.enter_context(keras_file_read.opened(os.path.join(path, part.name)))
+            for part in manifest.parts
+        }
+        file = files[manifest.model]
+        sources = {
+            name: _Parts(
+                table['shape'],
+                file[name].dtype,
+                [files[part][dataset] for part, dataset in table['shards']],
+            )
+            for name, table in manifest.tables.items()
+        }
+        parts = [files[part.name] for part in manifest.parts]
+        yield file, sources, [part for part in parts if 'random' in read_state(part)]
+
+
+def resume(model, path, block_bytes=BLOCK_BYTES, show_progress=None):
+    """Gives a job the state that another had, with any number of ranks. A collective call.
+
+    Args:
+        model: the compiled model.
+        path: a checkpoint of either form, or a file of plain Keras; `None` if there is none. That
+            of rank 0 counts.
+        block_bytes: how much memory loading may take for the rows of tables, in bytes.
+        show_progress: whether to show a progress bar; if `None`, for large tables on a terminal.
+
+    Returns:
+        The number of epochs that are over, for `fit(initial_epoch=...)`; 0 if it is not known.
+
+    Raises:
+        CheckpointError: on every rank, if the checkpoint is damaged or of another model, or if
+            not every rank sees all parts of it.
+    """
+    if model.train_function is None:
+        model._make_train_function()
+    step = step_of(model)
+    path = step.gather(path)[0]
+    if path is None:
+        return 0
+    # First of all, so that nothing is changed by some of the ranks only.
+    seen = on_every_rank(step, path, lambda: _save_id(path, checked=step.rank == 0))
+    whole = seen[0] is None
+    for rank, save_id in enumerate(seen):
+        if not whole and save_id != seen[0]:
+            raise CheckpointError(
+                'Rank %d does not see the checkpoint that rank 0 sees at %s; one of several parts '
+                'must be on storage that every host sees.' % (rank, path)
+            )
+
+    def read():
+        # Of one file, rank 0 gives all the rest to the others, who may not see it.
+        if step.rank == 0 or not whole:
+            # What each rank writes here is its own share, and waits for no other's.
+            with step.call('strategy.resume'):
+                return _read(model, step, path, block_bytes, show_progress)
+
+    state = on_every_rank(step, path, read)[0]
+    step.broadcast(0)
+    _set_hyperparameters(model.optimizer, state['hyperparameters'])
+    return state['epoch']
+
+
+def on_every_rank(gatherer, path, act):
+    """What a function returns on each rank. A collective call.
+
+    Args:
+        gatherer: the `Job` or the `TrainStep`, which gathers.
+        path: path of what is loaded.
+        act: the function, of nothing; the JSON-able value that it returns may differ by rank.
+
+    Returns:
+        A list.
+
+    Raises:
+        CheckpointError: on every rank, if it could not load on one.
+    """
+    value = problem = None
+    try:
+        value = act()
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        problem = error
+    told = problem and '%s: %s' % (type(problem).__name__, problem)
+    reports = gatherer.gather({'problem': told, 'value': value})
+    for rank, report in enumerate(reports):
+        if report['problem']:
+            raise CheckpointError(
+                'Rank %d could not load %s: %s' % (rank, path, report['problem'])
+            ) from problem
+    return [report['value'] for report in reports]
+
+
+def _save_id(path, checked):
+    """What tells a checkpoint of several parts from any other, or `None`."""
+    return read_manifest(path, checked).save_id if is_sharded(path) else None
+
+
+def latest_checkpoint(filepath):
+    """The newest complete checkpoint that a `kp.callbacks.ModelCheckpoint` has saved.
+
+    Args:
+        filepath: the callback's argument, with its fields, for instance `'model-{epoch:02d}.h5'`.
+            A name that filling them cannot have given, such as `model-best.h5`, is passed over.
+
+    Returns:
+        A path, or `None` if there is none.
+
+    Example:
+        ```python
+        >>> import keras_parallax as kp
+        >>> print(kp.latest_checkpoint('no-such-folder/model-{epoch:02d}.h5'))
+        None
+        ```
+    """
+    for path in reversed(saved_under(filepath)):
+        if (can_name(filepath, path) or is_written_by(filepath, path)) and is_checkpoint(path):
+            return path
+    return None
+
+
+def is_checkpoint(path):
+    """Whether a path is that of a checkpoint of ours; checksums are not compared."""
+    try:
+        with opened(path, checked=False) as (file, _, _):
+            return bool(read_state(file))
+    except CheckpointError:
+        return False
+
+
+def record_of(filepath, path):
+    """What a checkpoint keeps of the callback that wrote it, to be known by after a restart.
+
+    Args:
+        filepath: the callback's argument.
+        path: the path of the checkpoint.
+
+    Returns:
+        A dict of strings. A folder may be moved, or named by another path.
+    """
+    return {
+        'filepath': changing_part(filepath, filepath),
+        'name': changing_part(filepath, path),
+    }
+
+
+def is_written_by(filepath, path):
+    """Whether a callback has written a checkpoint, under the name that it has.
+
+    What else lies there under such a name, a copy of a checkpoint under another name, and a
+    checkpoint that does not tell, is not the callback's.
+
+    Args:
+        filepath: the callback's argument.
+        path: the path of a file or a folder.
+    """
+    try:
+        return state_of(path)['written'] == record_of(filepath, path)
+    except (CheckpointError, OSError):
+        return False
+
+
+def state_of(path):
+    """What a checkpoint says of its job besides weights and slots, a dict; checksums aside."""
+    with opened(path, checked=False) as (file, _, _):
+        return dict(_UNKNOWN, **read_state(file))
+
+
+def _read(model, step, path, block_bytes, show_progress):
+    """Reads what falls to this rank, and returns the state besides weights and slots."""
+    with opened(path, checked=False) as (file, sources, of_ranks):
+        state = dict(_UNKNOWN, **read_state(file))
+        _check_optimizer(model, file, path)
+        share = (step.rank, step.size) if sources else (0, 1)
+        mover = keras_file_read.Mover(model, block_bytes, show_progress, sources, share)
+        keras_file_read.read_weights(model, keras_file_read.weights_group(file), False, mover)
+        theirs = keras_api.tensorflows(model.optimizer) is not None
+        read_optimizer = tensorflow_slots.read if theirs else keras_file_read.read_optimizer
+        if not read_optimizer(model, file, mover):
+            warnings.warn(
+                '%s holds no state of an optimizer; it starts afresh.' % path, stacklevel=2
+            )
+        if step.rank < len(of_ranks):
+            mine = of_ranks[step.rank]
+            random_state.restore(read_state(mine)['random'])
+            order = mine[OURS].get(ORDER)
+            step.saved_order = None if order is None else order[:]
+        return {'epoch': state['epoch'], 'hyperparameters': state['hyperparameters']}
+
+
+def _check_optimizer(model, file, path):
+    config = file.attrs.get('training_config')
+    if tensorflow_slots.GROUP in file:
+        saved = read_state(file)['optimizer']
+    elif config is not None:
+        saved = json.loads(config.decode('utf-8'))['optimizer_config']['class_name']
+    else:
+        return
+    own = keras_api.name_of_optimizer(model.optimizer)
+    if saved.lower() != own.lower():
+        raise CheckpointError(
+            '%s was saved with the optimizer %s, but the model is compiled with %s; compile it '
+            'with %s, or load the weights alone with model.load_weights.'
+            % (path, saved, own, saved)
+        )
+
+
+def _set_hyperparameters(optimizer, values):
+    found = scalars(optimizer)
+    known = [(found[name], values[name]) for name in sorted(values) if name in found]
+    keras_api.package_of(optimizer).backend.batch_set_value(known)

@@ -1,0 +1,195 @@
+"""Whether an export predicts what its model does."""
+
+import contextlib
+
+import numpy as np
+
+from keras_parallax.checkpoint import sample_inputs
+from keras_parallax.checkpoint.keras_file_write import layers_in, unique_names
+from keras_parallax.compat import graph_queries, keras_api, tensorflow_api
+from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.errors import CheckpointError, IdOutOfRangeError
+
+#: Differences up to this part of the largest number of an output are those of rounding.
+_TOLERANCE, _TOLERANCE_OF_HALF = 1e-3, 2e-2
+
+
+_LOOKUPS = {'Gather', 'GatherV2', 'ResourceGather'}
+
+
+#: Operations that draw other numbers each time.
+_RANDOM = {
+    'Multinomial',
+    'ParameterizedTruncatedNormal',
+    'RandomGamma',
+    'RandomPoisson',
+    'RandomPoissonV2',
+    'RandomStandardNormal',
+    'RandomUniform',
+    'RandomUniformInt',
+    'TruncatedNormal',
+}
+
+
+def fewest_rows(model):
+    """The smallest number of rows that a lookup of a model goes to, or `None` without lookups.
+
+    Args:
+        model: a Keras model whose variables are ordinary ones.
+    """
+    shapes = {tensorflow_api.storage(weight): weight.shape for weight in model.weights}
+    fewest = None
+    for operation in graph_queries.ancestors(_parts(model.outputs)):
+        if operation.type in _LOOKUPS:
+            shape = shapes.get(operation.inputs[0], operation.inputs[0].shape)
+            if shape.ndims and shape[0].value:
+                fewest = min(fewest or shape[0].value, shape[0].value)
+    return fewest
+
+
+def check(model, session, folder, rows, inputs=None):
+    """Compares what an export predicts with what its model does.
+
+    Args:
+        model: the Keras model.
+        session: the session of its graph.
+        folder: the folder of the export.
+        rows: what `fewest_rows` says of it.
+        inputs: an array, or a list of one for each input; `None` for made ones.
+
+    Raises:
+        CheckpointError: they differ, or cannot be compared; the message says why.
+    """
+    with _states_at_zero(model, session):
+        if inputs is not None:
+            inputs = [np.asarray(part) for part in (inputs if _is_list(inputs) else [inputs])]
+            expected = _predicted(session, model.inputs, model.outputs, inputs)
+        else:
+            inputs, expected = _first_that_works(model, session, rows)
+        exported = _predicted_by_export(folder, model, inputs)
+        differing = _differing(expected, exported)
+        if differing is None:
+            return
+        again = _predicted(session, model.inputs, model.outputs, inputs)
+    if _differing(expected, again) is not None:
+        raise CheckpointError(
+            'The export cannot be checked, for the model predicts other numbers each time from the '
+            'same inputs; take what is random out of its prediction.'
+        )
+    output, worst = differing
+    raise CheckpointError(
+        'The export does not predict what the model does: output %s differs by up to %g where its '
+        'largest number is %g. Either a layer has state that its get_config and its weights do not '
+        'tell, or the model was built with training behaviour switched on '
+        '(set_learning_phase(1)).'
+        % (model.output_names[output], worst, np.abs(expected[output]).max())
+    )
+
+
+def _first_that_works(model, session, rows):
+    """Made inputs that the model takes, and what it predicts from them."""
+    specs = [
+        sample_inputs.InputSpec(tuple(tensor.get_shape().as_list()), tensor.dtype.base_dtype.name)
+        for tensor in model.inputs
+    ]
+    problem = None
+    for inputs in sample_inputs.made_inputs(specs, rows):
+        try:
+            return inputs, _predicted(session, model.inputs, model.outputs, inputs)
+        except (tf.errors.InvalidArgumentError, IdOutOfRangeError) as error:
+            problem = error
+    raise CheckpointError(
+        'The export cannot be checked, for the model does not take inputs that are made from their '
+        'shapes %s (%s). Give some that it takes as `inputs`.'
+        % ([list(spec.shape) for spec in specs], problem)
+    ) from problem
+
+
+def _predicted_by_export(folder, model, inputs):
+    with tf.Graph().as_default(), tf.Session() as session:
+        tags = [tf.saved_model.tag_constants.SERVING]
+        signature = tf.saved_model.loader.load(session, tags, folder).signature_def[
+            tf.saved_model.signature_constants.DEFAULT_SERVING_SIGNATURE_DEF_KEY
+        ]
+        find = tf.saved_model.utils.get_tensor_from_tensor_info
+        return _predicted(
+            session,
+            [find(signature.inputs[name]) for name in model.input_names],
+            [find(signature.outputs[name]) for name in unique_names(model.output_names)],
+            inputs,
+        )
+
+
+def _predicted(session, inputs, outputs, values):
+    """What a graph computes from inputs, with the same numbers for random ones each time."""
+    feeds = dict(zip(inputs, map(_fed, inputs, values)))
+    operations = graph_queries.ancestors(_parts(outputs))
+    drawn = [operation.outputs[0] for operation in operations if operation.type in _RANDOM]
+    owner = session.graph
+    drawn = [tensor for tensor in drawn if owner.is_fetchable(tensor) and owner.is_feedable(tensor)]
+    if drawn:
+        for tensor, value in zip(drawn, session.run(drawn, feeds)):
+            # Ids of classes that were drawn must be valid.
+            feeds[tensor] = np.full_like(value, 0.5 if value.dtype.kind == 'f' else 0)
+    return session.run(list(outputs), feeds)
+
+
+def _fed(tensor, value):
+    """A value as it is fed: rows of a sparse input as their entries."""
+    if not isinstance(tensor, tf.SparseTensor):
+        return value
+    indices = np.argwhere(value)
+    return tf.SparseTensorValue(indices, value[tuple(indices.T)], value.shape)
+
+
+def _differing(expected, other):
+    """The number of the first output that differs, and by how much, or `None`."""
+    for number, (one, two) in enumerate(zip(expected, other)):
+        if one.shape != two.shape:
+            return number, np.inf
+        if one.dtype.kind not in 'fc':
+            if not np.array_equal(one, two):
+                return number, 1
+            continue
+        share = _TOLERANCE_OF_HALF if one.dtype == np.float16 else _TOLERANCE
+        one, two = np.asarray(one, np.float64), np.asarray(two, np.float64)
+        finite = one[np.isfinite(one)]
+        bound = share * np.abs(finite).max() if finite.size else 0
+        if not np.allclose(one, two, rtol=0, atol=bound + 1e-30, equal_nan=True):
+            return number, np.nanmax(np.abs(one - two))
+    return None
+
+
+@contextlib.contextmanager
+def _states_at_zero(model, session):
+    """While open, the stateful layers of a model have seen nothing, as those of an export."""
+    package = keras_api.package_of(model)
+    states = [state for layer in layers_in(package, model) for state in _states_of(layer)]
+    with session.graph.as_default():
+        values = package.backend.batch_get_value(states) if states else []
+        zeros = [np.zeros_like(value) for value in values]
+        package.backend.batch_set_value(list(zip(states, zeros)))
+        try:
+            yield
+        finally:
+            package.backend.batch_set_value(list(zip(states, values)))
+
+
+def _states_of(layer):
+    states = getattr(layer, 'states', None) if getattr(layer, 'stateful', False) else None
+    return [state for state in states or () if isinstance(state, tf.Variable)]
+
+
+def _parts(tensors):
+    """Tensors, with sparse ones as their three parts."""
+    parts = []
+    for tensor in tensors:
+        if isinstance(tensor, tf.SparseTensor):
+            parts += [tensor.indices, tensor.values, tensor.dense_shape]
+        else:
+            parts.append(tensor)
+    return parts
+
+
+def _is_list(value):
+    return isinstance(value, (list, tuple))

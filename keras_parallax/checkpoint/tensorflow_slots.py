@@ -1,0 +1,88 @@
+"""The slots of a `tf.train.Optimizer` in a checkpoint: Keras's file has no place for them.
+
+They go by name of slot and of variable into a group that Keras does not look at.
+"""
+
+import numpy as np
+
+from keras_parallax.checkpoint import keras_file_write
+from keras_parallax.compat import keras_api
+from keras_parallax.errors import CheckpointError
+
+#: The group, below which a dataset is called `slot/variable`.
+GROUP = '/keras_parallax/slots'
+
+
+def write(model, file):
+    """Writes the slots, but for the rows of large ones.
+
+    Args:
+        model: the model, whose training step is built.
+        file: the open `h5py.File`.
+
+    Returns:
+        A dict from the paths of the datasets that have no rows yet to their `Rows`.
+    """
+    tables, small = {}, {}
+    file.require_group(GROUP)
+    for path, weight in _paths(model).items():
+        rows = keras_file_write.rows_of(weight)
+        if rows is None:
+            small[path] = weight
+        else:
+            tables[path] = rows
+    values = keras_api.package_of(model).backend.batch_get_value(list(small.values()))
+    for path, value in zip(small, values):
+        file.create_dataset(path, data=value)
+    return tables
+
+
+def read(model, file, mover):
+    """Loads the slots from an open file, if it has them.
+
+    Args:
+        model: the model, whose training step is built.
+        file: the `h5py.File`.
+        mover: the `keras_file_read.Mover`.
+
+    Returns:
+        Whether the file has them.
+
+    Raises:
+        CheckpointError: they are those of another model or optimizer.
+    """
+    if GROUP not in file:
+        return False
+    found, weights = {}, _paths(model)
+    file[GROUP].visititems(
+        lambda name, node: found.update({node.name: node}) if hasattr(node, 'shape') else None
+    )
+    given = {path: tuple(mover.source(node).shape) for path, node in found.items()}
+    expected = {path: tuple(weight.shape.as_list()) for path, weight in weights.items()}
+    if given != expected:
+        differing = sorted(
+            path[len(GROUP) + 1 :]
+            for path in set(given) | set(expected)
+            if given.get(path) != expected.get(path)
+        )
+        raise CheckpointError(
+            '%s holds the state of another optimizer or model: %s of this model differs from the '
+            'saved one in the slots %s.'
+            % (file.filename, keras_api.name_of_optimizer(model.optimizer), ', '.join(differing))
+        )
+    small = []
+    for path, weight in weights.items():
+        source = mover.source(found[path])
+        rows = keras_file_write.rows_of(weight, however_small=source is not found[path])
+        if rows is None:
+            small.append((weight, np.asarray(source)))
+        else:
+            mover(rows, source)
+    keras_api.package_of(model).backend.batch_set_value(small)
+    return True
+
+
+def _paths(model):
+    """The slots of a model's optimizer, as a dict from paths in a file to weights."""
+    named = model.optimizer._parallax_step.named_slots
+    return {'%s/%s' % (GROUP, name): weight for name, weight in named.items()}

@@ -1,0 +1,1 @@
+"""The command `keras-parallax`; empty, because the doctor runs where TensorFlow is missing."""

@@ -1,0 +1,182 @@
+"""Describes a model in the plan's plain terms, without training it and without a cluster.
+
+The model is built for real and its loss is asked as in training, so that the answer is the same.
+No weight gets a value, so a table of any size takes no memory.
+"""
+
+import contextlib
+import importlib
+import json
+import os
+import sys
+from typing import Dict, List, NamedTuple
+
+import h5py
+
+from keras_parallax.compat import keras_api
+from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.errors import PlanError
+from keras_parallax.planning.classify import VariableUse
+from keras_parallax.planning.plan import Update
+from keras_parallax.session import graph_scope
+from keras_parallax.strategy import ParallaxStrategy
+from keras_parallax.tables import loss_analysis
+from keras_parallax.updates import table_updates
+
+_HDF5 = ('.h5', '.hdf5')
+
+
+class Description(NamedTuple):
+    """A model in plain terms.
+
+    Attributes:
+        uses: a `VariableUse` for each trainable variable.
+        updates: dict from names of variables to how the optimizer would update them by rows;
+            empty if no optimizer is known.
+    """
+
+    uses: List[VariableUse]
+    updates: Dict[str, Update]
+
+
+def describe(source, optimizer=None, sparse_update=None):
+    """Builds a model and describes it.
+
+    Args:
+        source: `'model.json'` (of `model.to_json`), `'model.h5'` (of `model.save`), or
+            `'module:function'`, a function without arguments that returns a Keras model, compiled
+            or not, and makes no strategy of its own. A model without a loss gets one of all its
+            outputs.
+        optimizer: name of a Keras optimizer; if `None`, the one that the model was compiled or
+            saved with.
+        sparse_update: `'exact'` or `'lazy'`; if `None`, that of the model's `ParallaxOptimizer`,
+            and without one `'exact'`.
+
+    Returns:
+        A `Description`.
+
+    Raises:
+        PlanError: there is no such model, or it cannot be built.
+    """
+    # A scope sees the regularizers only of packages that are imported by then.
+    keras_api.keras_package('keras')
+    with tf.Graph().as_default(), ParallaxStrategy():
+        model, package, saved_optimizer = _load(source)
+        compiled = getattr(model, 'total_loss', None) is not None
+        if not compiled:
+            # Which loss it is does not matter, only what it reads.
+            model.compile('sgd', 'mse')
+        if getattr(model, 'total_loss', None) is None:
+            raise PlanError(
+                'The model of %s has no weights yet: give its first layer an input_shape.' % source
+            )
+        records = graph_scope.scope_of(model.total_loss.graph).records
+        variables = model._collected_trainable_weights
+        found = loss_analysis.describe(model.total_loss, variables, records)
+        with _session_for_settings(model):
+            chosen = model.optimizer if compiled else None
+            named = optimizer or saved_optimizer
+            if named is not None:
+                chosen = _optimizer(package, named)
+            if chosen is None:
+                return Description(found, {})
+            settings = getattr(chosen, '_parallax_settings', None)
+            way = sparse_update or (settings.sparse_update if settings else table_updates.EXACT)
+            return Description(
+                found,
+                {
+                    use.name: table_updates.update_of(chosen, way, variable, records.get(variable))
+                    for use, variable in zip(found, variables)
+                    if use.lookups
+                },
+            )
+
+
+def _load(source):
+    """Builds a model; returns it, its `KerasPackage`, and what is saved of its optimizer."""
+    if source.endswith('.json') or source.endswith(_HDF5):
+        if not os.path.isfile(source):
+            raise PlanError('There is no file %s.' % source)
+        try:
+            return _from_json(source) if source.endswith('.json') else _from_hdf5(source)
+        except (ValueError, TypeError, KeyError, OSError) as error:
+            raise PlanError(
+                'No Keras model could be built from %s: %s. A model with layers of your own can be '
+                'given as module:function.' % (source, error)
+            ) from error
+    module, colon, function = source.partition(':')
+    if not (module and colon and function):
+        raise PlanError(
+            'The model must be given as a .json or .h5 file or as module:function, but %r was '
+            'given.' % source
+        )
+    model = _function(module, function)()
+    package = keras_api.package_of(model)
+    if package is None:
+        raise PlanError('%s returned %r, which is no Keras model.' % (source, model))
+    return model, package, None
+
+
+def _function(module, function):
+    # As `python train.py` would find it.
+    sys.path.insert(0, os.getcwd())
+    try:
+        found = importlib.import_module(module)
+    except ImportError as error:
+        raise PlanError('Module %s could not be imported: %s' % (module, error)) from error
+    finally:
+        sys.path.remove(os.getcwd())
+    if not callable(getattr(found, function, None)):
+        raise PlanError('Module %s has no function %s.' % (module, function))
+    return getattr(found, function)
+
+
+def _from_json(path):
+    with open(path) as file:
+        text = file.read()
+    package = _package_that_wrote(json.loads(text).get('keras_version', ''))
+    return package.module.models.model_from_json(text), package, None
+
+
+def _from_hdf5(path):
+    # Not `load_model`, which would also read the weights.
+    with h5py.File(path, 'r') as file:
+        attributes = {
+            name: value.decode('utf-8') if isinstance(value, bytes) else value
+            for name, value in file.attrs.items()
+        }
+    if 'model_config' not in attributes:
+        raise ValueError('it has weights only; save it with model.save')
+    package = _package_that_wrote(attributes.get('keras_version', ''))
+    model = package.module.models.model_from_json(attributes['model_config'])
+    training = json.loads(attributes.get('training_config', '{}'))
+    return model, package, training.get('optimizer_config')
+
+
+def _package_that_wrote(version):
+    # tf.keras of TF 1.11 calls itself '2.1.6-tf'.
+    return keras_api.keras_package('tf.keras' if version.endswith('-tf') else 'keras')
+
+
+def _optimizer(package, given):
+    """A Keras optimizer from its name or from its saved class and config."""
+    try:
+        return package.module.optimizers.get(given)
+    except (ValueError, TypeError) as error:
+        raise PlanError('No Keras optimizer could be made of %r: %s' % (given, error)) from error
+
+
+@contextlib.contextmanager
+def _session_for_settings(model):
+    """While open, an optimizer's settings can be read, and weights are left without values.
+
+    Keras 2.2.4 keeps settings such as the momentum in variables, and reading one initializes every
+    variable that it does not take for initialized already.
+    """
+    weights = set(model.weights)
+    for weight in weights:
+        weight._keras_initialized = True
+    with tf.Session() as session:
+        others = [variable for variable in tf.global_variables() if variable not in weights]
+        session.run([variable.initializer for variable in others])
+        yield

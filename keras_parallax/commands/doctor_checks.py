@@ -1,0 +1,343 @@
+"""What `keras-parallax doctor` makes of the facts that it finds: pure functions, one a check.
+
+Facts are the dicts of `host_facts.collect`, by the name of the host as the user gave it.
+"""
+
+import ipaddress
+from typing import NamedTuple
+
+from keras_parallax.compat.versions import SUPPORTED, version_problem
+
+OK, WARNING, FAILURE = 'ok', 'warning', 'failure'
+
+
+#: Less room than this for checkpoints deserves a warning, bytes.
+LITTLE_ROOM = 1 << 30
+
+
+#: Clocks that differ by more make logs and the ages of files hard to compare, seconds.
+MOST_SKEW = 1.0
+
+
+#: Packages of which two hosts may not have different versions.
+_CORE = ('keras', 'tensorflow', 'tensorflow-gpu', 'horovod', 'numpy', 'h5py', 'protobuf')
+
+
+#: A host that is cut off should be noticed by `ssh` as soon as by the job, seconds.
+_LONGEST_SILENCE = 30
+
+
+_SERVERS_PAGE = 'docs/servers.md'
+
+
+class Finding(NamedTuple):
+    """One line of the doctor's report.
+
+    Attributes:
+        verdict: `'ok'`, `'warning'` or `'failure'`.
+        check: what was looked at, a word or two.
+        host: the host that it is about, or `None` if it is about all.
+        message: what was found.
+        remedy: what to do; empty if `verdict` is `'ok'`.
+    """
+
+    verdict: str
+    check: str
+    host: str
+    message: str
+    remedy: str = ''
+
+
+def check_versions(host, facts):
+    """Whether Python, TensorFlow, Keras and Horovod are there and fit together."""
+    check, findings = 'versions', []
+    if not facts['python'].startswith('3.6.'):
+        message = 'Python %s at %s.' % (facts['python'], facts['executable'])
+        remedy = 'Use CPython 3.6, the only one that TensorFlow 1.11 and this package share.'
+        findings.append(Finding(FAILURE, check, host, message, remedy))
+    for package in ('TensorFlow', 'Keras', 'Horovod'):
+        version, remedy = facts[package.lower()], SUPPORTED[package][1]
+        if version is None:
+            message = '%s cannot be imported (%s).' % (package, facts['problems'][package.lower()])
+            # Scripts with tf.keras do without.
+            verdict = WARNING if package == 'Keras' else FAILURE
+            findings.append(Finding(verdict, check, host, message, remedy))
+        elif version_problem(package, version):
+            message = '%s %s is not supported.' % (package, version)
+            findings.append(Finding(FAILURE, check, host, message, remedy))
+    if facts['h5py'] is None or int(facts['h5py'].partition('.')[0]) >= 3:
+        message = 'h5py %s: Keras 2.2.4 cannot load its own files.' % (
+            facts['h5py'] or 'is missing'
+        )
+        findings.append(Finding(WARNING, check, host, message, "pip install 'h5py<3'"))
+    message = 'Python %s, TensorFlow %s, Keras %s, Horovod %s.' % tuple(
+        facts[name] for name in ('python', 'tensorflow', 'keras', 'horovod')
+    )
+    return findings or [Finding(OK, check, host, message)]
+
+
+def check_controllers(host, facts):
+    """Whether Horovod can connect workers by what this package was tested with."""
+    built, check = facts['horovod_built'], 'controllers'
+    if built is None:
+        message = (
+            "Horovod's TensorFlow part cannot be loaded (%s)."
+            % (facts['problems']['horovod_built'])
+        )
+        return [Finding(FAILURE, check, host, message, SUPPORTED['Horovod'][1])]
+    rebuild = 'HOROVOD_WITH_GLOO=1 ' + SUPPORTED['Horovod'][1]
+    if not built['gloo']:
+        verdict = WARNING if built['mpi'] else FAILURE
+        message = 'Horovod was built without Gloo, with which this package is tested.'
+        return [Finding(verdict, check, host, message, rebuild)]
+    names = [label for name, label in (('gloo', 'Gloo'), ('mpi', 'MPI')) if built[name]]
+    return [Finding(OK, check, host, 'Horovod has %s.' % ' and '.join(names))]
+
+
+def check_gpu(host, facts):
+    """Whether graphics cards and libraries go together."""
+    check, cuda, cards = 'GPU', facts['cuda'], facts['cards']
+    if cuda is None:
+        # That TensorFlow cannot be imported is said elsewhere.
+        return []
+    if not cuda['built']:
+        if cards:
+            message = '%d graphics cards, but a TensorFlow for CPUs.' % cards
+            remedy = 'To use them: pip uninstall tensorflow; pip install tensorflow-gpu==1.11.0'
+            return [Finding(WARNING, check, host, message, remedy)]
+        return [Finding(OK, check, host, 'None, and a TensorFlow for CPUs.')]
+    if cuda['missing']:
+        message = 'Libraries cannot be loaded: %s.' % ', '.join(cuda['missing'])
+        remedy = 'Install CUDA 9.0, cuDNN 7 and the driver; name their folders in LD_LIBRARY_PATH.'
+        return [Finding(FAILURE, check, host, message, remedy)]
+    if not cards:
+        message = 'A TensorFlow for graphics cards, but no card.'
+        return [Finding(WARNING, check, host, message, 'Look at the driver with nvidia-smi.')]
+    if not (facts['horovod_built'] or {}).get('nccl'):
+        message = 'Horovod was built without NCCL: dense gradients are reduced in host memory.'
+        remedy = 'HOROVOD_GPU_ALLREDUCE=NCCL ' + SUPPORTED['Horovod'][1]
+        return [Finding(WARNING, check, host, message, remedy)]
+    return [Finding(OK, check, host, '%d graphics cards, NCCL.' % cards)]
+
+
+def check_disk(host, facts):
+    """Whether there is room for checkpoints."""
+    check, disk = 'disk', facts['disk']
+    if not disk['writable']:
+        message = 'Checkpoints cannot be written to %s.' % disk['folder']
+        return [Finding(FAILURE, check, host, message, 'Name another folder: --checkpoint-dir.')]
+    message = '%.1f GiB free for checkpoints at %s.' % (disk['free'] / (1 << 30), disk['folder'])
+    if disk['free'] >= LITTLE_ROOM:
+        return [Finding(OK, check, host, message)]
+    remedy = 'Make room, or name another folder: --checkpoint-dir.'
+    # A checkpoint is written aside before it replaces the last one, so a full disk saves nothing.
+    return [Finding(WARNING if disk['free'] else FAILURE, check, host, message, remedy)]
+
+
+def check_servers(host, facts, slots):
+    """Whether strangers could reach the servers of a job that has `slots` workers in all."""
+    check = 'servers'
+    if slots == 1:
+        return [Finding(OK, check, host, 'A job of one worker opens no port.')]
+    if facts['interfaces'] is None:
+        return []
+    if facts['filtered']:
+        message = "Only the job's hosts can reach them: the packet filter is loaded."
+        return [Finding(OK, check, host, message)]
+    public = [
+        '%s (%s)' % (address, name)
+        for name, addresses in sorted(facts['interfaces'].items())
+        for address in addresses
+        if ipaddress.ip_address(address).is_global
+    ]
+    message = 'Each worker listens on a port (%s) of every interface; ' % (
+        '-'.join(facts['ports']) or 'any'
+    )
+    if not public:
+        return [Finding(OK, check, host, message + 'none is public.')]
+    message += 'public is %s.' % ', '.join(public)
+    remedy = 'Close the ports to all but the hosts of the job, as in %s.' % _SERVERS_PAGE
+    return [Finding(WARNING, check, host, message, remedy)]
+
+
+def check_host(host, facts, slots):
+    """All checks of one host by itself; the arguments of `check_servers`."""
+    return (
+        check_versions(host, facts)
+        + check_controllers(host, facts)
+        + check_gpu(host, facts)
+        + check_servers(host, facts, slots)
+        + check_disk(host, facts)
+    )
+
+
+def check_same_code(facts):
+    """Whether all hosts would run the same.
+
+    Args:
+        facts: dict from host to its facts, two hosts or more.
+    """
+    (first, reference), *others = facts.items()
+    findings = []
+    for host, found in others:
+        differences = []
+        for name in ('python', 'tensorflow', 'keras', 'horovod', 'h5py', 'numpy'):
+            _compare(differences, name, reference[name], found[name])
+        imported = {difference[0] for difference in differences}
+        installed, other = reference['distributions'] or {}, found['distributions'] or {}
+        for name in sorted(set(installed) | set(other)):
+            if name not in imported:
+                _compare(differences, name, installed.get(name), other.get(name))
+        serious = [name in _CORE or name == 'python' for name, _ in differences]
+        if differences:
+            message = 'Not as on %s: %s.' % (first, '; '.join(text for _, text in differences))
+            verdict = FAILURE if any(serious) else WARNING
+            remedy = 'Install the same versions on both, at %s.' % reference['executable']
+            findings.append(Finding(verdict, 'same packages', host, message, remedy))
+        findings.extend(_check_sources(first, reference, host, found))
+    return findings or [
+        Finding(OK, 'same code', None, 'The same code and packages on all %d hosts.' % len(facts))
+    ]
+
+
+def _compare(differences, name, expected, found):
+    if expected != found:
+        text = '%s %s instead of %s' % (name, found or 'missing', expected or 'none')
+        differences.append((name, text))
+
+
+def _check_sources(first, reference, host, found):
+    if reference['code'] != found['code']:
+        message = 'keras_parallax is not the same code as on %s.' % first
+        yield Finding(FAILURE, 'same code', host, message, 'Install the same release on both.')
+    if reference['folder'] != found['folder']:
+        # horovodrun changes to the launcher's folder where it can, and goes on where it cannot.
+        message = 'There is no folder %s; a job would run in %s.' % (
+            reference['folder'],
+            found['folder'],
+        )
+        remedy = 'Share the folder between the hosts, or copy it.'
+        yield Finding(WARNING, 'same code', host, message, remedy)
+    for name, digest in reference['files'].items():
+        if found['files'][name] is None:
+            message = '%s is missing.' % name
+        elif found['files'][name] != digest:
+            message = '%s is not the same as on %s.' % (name, first)
+        else:
+            continue
+        yield Finding(FAILURE, 'same code', host, message, 'Copy it from %s.' % first)
+
+
+def check_clock(host, facts, asked, answered):
+    """Whether a host's clock agrees with this one's, which was read before and after asking."""
+    # The host began after it was asked and had ended before it answered.
+    latest, earliest = facts['began'] - asked, facts['ended'] - answered
+    if latest < -MOST_SKEW or earliest > MOST_SKEW:
+        skew = latest if latest < 0 else earliest
+        message = 'The clock is at least %.1f s %s.' % (
+            abs(skew),
+            'behind' if skew < 0 else 'ahead',
+        )
+        remedy = 'Have chrony or ntpd set the clocks; logs cannot be compared as it is.'
+        return [Finding(WARNING, 'clock', host, message, remedy)]
+    return [Finding(OK, 'clock', host, 'Agrees with the clock here.')]
+
+
+def check_cut_off(host, options):
+    """Whether `ssh`, and `horovodrun` with it, ends when the host is cut off.
+
+    Args:
+        host: name of the host.
+        options: what `ssh -G` prints for it: a name and a value in each line.
+
+    Returns:
+        A list of findings.
+    """
+    values = dict(line.split(' ', 1) for line in options.splitlines() if ' ' in line)
+    interval, count = (
+        int(values.get(name, '0')) for name in ('serveraliveinterval', 'serveralivecountmax')
+    )
+    if 0 < interval * count <= _LONGEST_SILENCE:
+        message = 'ssh gives up on a host that is cut off after %d s.' % (interval * count)
+        return [Finding(OK, 'cut off', host, message)]
+    message = 'If the host is cut off, ssh waits for it %s, and horovodrun with it.' % (
+        'for %d s' % (interval * count) if interval and count else 'for ever'
+    )
+    remedy = 'Have ServerAliveInterval 5 and ServerAliveCountMax 3 in ~/.ssh/config here.'
+    return [Finding(WARNING, 'cut off', host, message, remedy)]
+
+
+def interfaces_in_common(facts):
+    """Names of the interfaces, without loopback, that have an IPv4 address on every host."""
+    names = [
+        {name for name in found['interfaces'] or {} if ipv4_address(found, name)}
+        for found in facts.values()
+    ]
+    return sorted(set.intersection(*names))
+
+
+def ipv4_address(facts, interface):
+    """An interface's first IPv4 address that is no loopback's, or `None`."""
+    for text in (facts['interfaces'] or {}).get(interface, ()):
+        address = ipaddress.ip_address(text)
+        if address.version == 4 and not address.is_loopback:
+            return text
+    return None
+
+
+def check_interface(facts, chosen):
+    """Over which interface workers would talk.
+
+    Args:
+        facts: dict from host to its facts, two hosts or more.
+        chosen: what the user gives to `horovodrun --network-interface`, or `None`.
+
+    Returns:
+        A list of findings.
+    """
+    check, common = 'interface', interfaces_in_common(facts)
+    found = '; '.join(
+        '%s has %s' % (host, ', '.join(sorted(one['interfaces'] or {})) or 'none')
+        for host, one in facts.items()
+    )
+    if chosen is not None and chosen not in common:
+        message = '%s has no IPv4 address on every host: %s.' % (chosen, found)
+        remedy = 'Give another to --network-interface.'
+        return [Finding(FAILURE, check, None, message, remedy)]
+    if not common:
+        message = 'No interface has the same name and an IPv4 address on every host: %s.' % found
+        remedy = 'Horovod needs one: give the interfaces the same name.'
+        return [Finding(FAILURE, check, None, message, remedy)]
+    if chosen is None and len(common) > 1:
+        message = 'horovodrun may take any of %s.' % ', '.join(common)
+        remedy = 'Say which: horovodrun --network-interface %s' % common[0]
+        return [Finding(WARNING, check, None, message, remedy)]
+    return [Finding(OK, check, None, 'Workers talk over %s.' % (chosen or common[0]))]
+
+
+def check_reach(places, reached):
+    """Whether hosts can connect to each other's ports.
+
+    Args:
+        places: dict from host to its `'address:port'`.
+        reached: dict from host to a dict from place to what went wrong, or `None`.
+
+    Returns:
+        A list of findings.
+    """
+    findings = []
+    hosts = {place: host for host, place in places.items()}
+    for host, outcome in reached.items():
+        for place, problem in outcome.items():
+            if problem is not None:
+                message = 'Cannot connect to %s at %s (%s).' % (hosts[place], place, problem)
+                remedy = 'Let the hosts of the job connect to each other on TCP ports 1024-65535.'
+                findings.append(Finding(FAILURE, 'ports', host, message, remedy))
+    return findings or [
+        Finding(OK, 'ports', None, 'Every host connects to every other, tried on %d.' % len(places))
+    ]
+
+
+def exit_code(findings):
+    """The doctor's exit code: 1 if anything is a failure, otherwise 0."""
+    return int(any(finding.verdict == FAILURE for finding in findings))

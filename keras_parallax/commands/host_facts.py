@@ -1,0 +1,198 @@
+"""Collects facts about a host. Judges nothing; `doctor_checks.py` does.
+
+The text of this module is handed to a Python on each host, which may lack every package and be
+older or newer than this one: it uses the standard library, and the rest only if it is there.
+
+    python -c TEXT facts '{"disk": "/checkpoints", "files": ["train.py"]}'
+    python -c TEXT listen 10.0.0.1
+    python -c TEXT connect 10.0.0.2:40001 10.0.0.3:40002
+"""
+
+import ctypes
+import glob
+import hashlib
+import importlib
+import importlib.util
+import json
+import os
+import platform
+import shutil
+import socket
+import subprocess
+import sys
+import time
+
+#: What the compiled parts of tensorflow-gpu 1.11 load.
+_GPU_LIBRARIES = ('libcuda.so.1', 'libcudart.so.9.0', 'libcublas.so.9.0', 'libcudnn.so.7')
+
+
+_CONNECT_SECONDS = 5
+
+
+def collect(disk, files):
+    """Collects the facts.
+
+    Args:
+        disk: folder for checkpoints; it need not exist.
+        files: files of the user's whose content matters.
+
+    Returns:
+        A JSON-able dict. What could not be found out is a string in `problems`.
+    """
+    facts = {
+        'began': time.time(),
+        'host': socket.gethostname(),
+        'python': platform.python_version(),
+        'executable': sys.executable,
+        'folder': os.getcwd(),
+        'files': {name: _digest([name]) if os.path.isfile(name) else None for name in files},
+        'disk': _disk(disk),
+        'ports': _read('/proc/sys/net/ipv4/ip_local_port_range').split(),
+        'filtered': _is_filtered(),
+        'cards': len(glob.glob('/dev/nvidia[0-9]*')),
+        'code': _code('keras_parallax'),
+        'problems': {},
+    }
+    _try(facts, 'interfaces', _interfaces)
+    _try(facts, 'distributions', _distributions)
+    for name in ('tensorflow', 'keras', 'horovod', 'h5py', 'numpy'):
+        _try(facts, name, lambda name=name: importlib.import_module(name).__version__)
+    _try(facts, 'cuda', _cuda)
+    _try(facts, 'horovod_built', _horovod_built)
+    facts['ended'] = time.time()
+    return facts
+
+
+def _try(facts, name, find):
+    try:
+        facts[name] = find()
+    except Exception as error:
+        # Whatever an import may raise is itself a finding.
+        facts[name] = None
+        facts['problems'][name] = '%s: %s' % (type(error).__name__, error)
+
+
+def _interfaces():
+    import psutil
+
+    families = (socket.AF_INET, socket.AF_INET6)
+    return {
+        name: [entry.address.partition('%')[0] for entry in entries if entry.family in families]
+        for name, entries in psutil.net_if_addrs().items()
+    }
+
+
+def _distributions():
+    import pkg_resources
+
+    return {found.project_name.lower(): found.version for found in pkg_resources.working_set}
+
+
+def _cuda():
+    import tensorflow as tf
+
+    if not tf.test.is_built_with_cuda():
+        return {'built': False, 'missing': []}
+    return {'built': True, 'missing': [name for name in _GPU_LIBRARIES if not _loads(name)]}
+
+
+def _loads(library):
+    try:
+        ctypes.CDLL(library)
+        return True
+    except OSError:
+        return False
+
+
+def _horovod_built():
+    import horovod.tensorflow as hvd
+
+    return {name: bool(getattr(hvd, name + '_built')()) for name in ('gloo', 'mpi', 'nccl')}
+
+
+def _code(package):
+    """Digest of a package's sources, or `None`; the package is not imported."""
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.origin:
+        return None
+    folder = os.path.dirname(spec.origin)
+    return _digest(sorted(glob.glob(os.path.join(folder, '**', '*.py'), recursive=True)), folder)
+
+
+def _digest(paths, folder='.'):
+    digest = hashlib.sha256()
+    for path in paths:
+        with open(path, 'rb') as file:
+            digest.update(os.path.relpath(path, folder).encode() + b'\0' + file.read() + b'\0')
+    return digest.hexdigest()
+
+
+def _disk(folder):
+    """Free bytes where a folder is or would be, and whether this user can write there."""
+    path = os.path.abspath(folder)
+    while not os.path.exists(path):
+        path = os.path.dirname(path)
+    writable = os.path.isdir(path) and os.access(path, os.W_OK | os.X_OK)
+    return {'folder': os.path.abspath(folder), 'free': shutil.disk_usage(path).free,
+            'writable': writable}  # fmt: skip
+
+
+def _is_filtered():
+    """Whether the packet filter of docs/servers.md is loaded; `None` if only root could tell."""
+    program = shutil.which('nft', path=os.environ.get('PATH', '') + ':/usr/sbin:/sbin')
+    if program is None or os.geteuid() != 0:
+        return None
+    command = [program, 'list', 'chain', 'inet', 'parallax', 'input']
+    found = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    return found.returncode == 0 and b'@job_hosts' in found.stdout and b'reject' in found.stdout
+
+
+def _read(path):
+    try:
+        with open(path) as file:
+            return file.read()
+    except OSError:
+        return ''
+
+
+def listen(address):
+    """Listens on a port that the system picks, prints it, and stays until stdin is closed."""
+    with socket.socket() as server:
+        server.bind((address, 0))
+        server.listen(128)
+        print(json.dumps(server.getsockname()[1]), flush=True)
+        sys.stdin.read()
+
+
+def connect(places):
+    """Tries to connect.
+
+    Args:
+        places: list of `'address:port'`.
+
+    Returns:
+        A dict from place to what went wrong, `None` where nothing did.
+    """
+    outcome = {}
+    for place in places:
+        address, _, port = place.rpartition(':')
+        try:
+            socket.create_connection((address, int(port)), _CONNECT_SECONDS).close()
+            outcome[place] = None
+        except OSError as error:
+            outcome[place] = str(error)
+    return outcome
+
+
+def main(mode, *arguments):
+    """Runs one of the modes that the module's text names."""
+    if mode == 'listen':
+        listen(*arguments)
+        return
+    # Imports may print, and the answer is to be the last line.
+    answer = connect(arguments) if mode == 'connect' else collect(**json.loads(arguments[0]))
+    print('\n' + json.dumps(answer), flush=True)
+
+
+if __name__ == '__main__':
+    main(*sys.argv[1:])

@@ -1,0 +1,241 @@
+"""`keras-parallax plan`: what a model would cost on a cluster that need not exist."""
+
+import json
+import os
+
+import click
+
+from keras_parallax.errors import ParallaxError
+from keras_parallax.planning import architectures
+from keras_parallax.planning.classify import DENSE, SPARSE, WHOLE_TABLE, classify
+from keras_parallax.planning.costs import Cluster, Halved
+from keras_parallax.planning.plan import make_plan
+from keras_parallax.planning.summary import format_summary
+from keras_parallax.planning.units import parse_bandwidth
+
+_EVERY = None
+
+
+class _Pairs(click.ParamType):
+    """`VALUE` for every table, or `NAME=VALUE` for one variable: a pair of name and value."""
+
+    def __init__(self, name, read, every=True):
+        self.name, self._read, self._every = name, read, every
+
+    def convert(self, value, param, ctx):
+        if isinstance(value, tuple):
+            return value
+        name, equals, text = value.rpartition('=')
+        if not equals and not self._every:
+            self.fail('%r is not of the form VARIABLE=%s' % (value, self.name), param, ctx)
+        try:
+            return (name if equals else _EVERY), self._read(text)
+        except (ValueError, ZeroDivisionError):
+            self.fail('%r is no %s' % (text, self.name), param, ctx)
+
+
+class _Bandwidth(click.ParamType):
+    name = 'bandwidth'
+
+    def convert(self, value, param, ctx):
+        if isinstance(value, float):
+            return value
+        try:
+            return parse_bandwidth(value)
+        except ParallaxError as error:
+            self.fail(str(error), param, ctx)
+
+
+class _Servers(click.ParamType):
+    name = 'worker|host|number'
+
+    def convert(self, value, param, ctx):
+        if value in ('worker', 'host') or isinstance(value, int):
+            return value
+        if value.isdigit() and int(value):
+            return int(value)
+        self.fail("%r is neither 'worker' nor 'host' nor a number from 1" % value, param, ctx)
+
+
+def _fraction(text):
+    """A number from 0 to 1, or a fraction such as `2560/793471`."""
+    above, slash, below = text.partition('/')
+    number = float(above) / float(below) if slash else float(text)
+    if not 0 <= number <= 1:
+        raise ValueError(text)
+    return number
+
+
+def _count(text):
+    number = int(text)
+    if number < 1:
+        raise ValueError(text)
+    return number
+
+
+_AT_LEAST_1 = click.IntRange(min=1)
+
+
+@click.command()
+@click.argument('model')
+@click.option('--hosts', type=_AT_LEAST_1, default=1, show_default=True, help='Hosts with workers.')
+@click.option('--workers-per-host', type=_AT_LEAST_1, default=1, show_default=True)
+@click.option(
+    '--bandwidth',
+    type=_Bandwidth(),
+    metavar='BANDWIDTH',
+    default='10Gbit',
+    show_default=True,
+    help="Of a host's link, each way.",
+)
+@click.option(
+    '--alpha',
+    type=_Pairs('fraction from 0 to 1', _fraction),
+    metavar='[VARIABLE=]FRACTION',
+    multiple=True,
+    help="The fraction of a table's rows that a worker's batch touches, for every table or for "
+    'one. Unique ids over rows, such as 2560/793471, will do.',
+)
+@click.option(
+    '--architecture',
+    type=click.Choice(architectures.ARCHITECTURES),
+    default=architectures.HYBRID,
+    show_default=True,
+)
+@click.option(
+    '--partitions',
+    type=_Pairs('number from 1', _count),
+    metavar='[VARIABLE=]NUMBER',
+    multiple=True,
+    help='Shards of every table or of one variable. Chosen if not given.',
+)
+@click.option(
+    '--override',
+    type=_Pairs('class', str, every=False),
+    metavar='VARIABLE=CLASS',
+    multiple=True,
+    help='The class of a variable, dense or sparse.',
+)
+@click.option(
+    '--servers',
+    type=_Servers(),
+    metavar='worker|host|NUMBER',
+    default='worker',
+    show_default=True,
+    help='A server in each worker, one on each host, or so many machines for servers alone.',
+)
+@click.option('--fp16', is_flag=True, help='Gradients travel in half precision.')
+@click.option('--fp16-pulls', is_flag=True, help='Rows that are pulled do.')
+@click.option(
+    '--local-aggregation/--no-local-aggregation',
+    default=True,
+    show_default=True,
+    help='Rows that several workers of a host touch cross the network once.',
+)
+@click.option(
+    '--optimizer',
+    metavar='NAME',
+    help="A Keras optimizer's name, if the model has none or another.",
+)
+@click.option(
+    '--sparse-update', type=click.Choice(['exact', 'lazy']), help='As for ParallaxOptimizer.'
+)
+@click.option('--json', 'as_json', is_flag=True, help='Print plain data.')
+def command(model, as_json, optimizer, sparse_update, bandwidth, **options):
+    """Show where each variable of MODEL would go, and what a training step would cost.
+
+    MODEL is model.json (of model.to_json), model.h5 (of model.save), or module:function, a function
+    without arguments that returns a Keras model. No cluster is needed, and no memory for tables.
+    """
+    # TensorFlow's notes about the CPU would stand between the lines.
+    os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+    try:
+        # Only now, because importing TensorFlow takes seconds.
+        from keras_parallax.commands.describe_model import describe
+
+        description = describe(model, optimizer, sparse_update)
+        plan = plan_for(description.uses, bandwidth=bandwidth, **options)
+    except ParallaxError as error:
+        raise click.ClickException(str(error)) from error
+    updates = {
+        name: update for name, update in description.updates.items() if plan[name].kind == SPARSE
+    }
+    if as_json:
+        data = dict(
+            plan.as_data(),
+            updates={name: dict(update._asdict()) for name, update in updates.items()},
+        )
+        click.echo(json.dumps(data, indent=2))
+    else:
+        click.echo(format_summary(plan, updates))
+
+
+def plan_for(
+    uses,
+    hosts,
+    workers_per_host,
+    bandwidth,
+    alpha,
+    architecture,
+    partitions,
+    override,
+    servers,
+    fp16,
+    fp16_pulls,
+    local_aggregation,
+):
+    """Makes the plan that the command's options ask for.
+
+    Args:
+        uses: a list of `VariableUse`s.
+        hosts: number of hosts that run workers.
+        workers_per_host: number of workers on each.
+        bandwidth: of a host's link, in bytes per second.
+        alpha: list of pairs of a table's name, or `None` for every table, and its density. What is
+            said of one variable counts more than what is said of all; so it does below.
+        architecture: as for `ParallaxStrategy`.
+        partitions: list of pairs of a variable's name, or `None` for every table, and a number.
+        override: list of pairs of a variable's name and a class.
+        servers: `'worker'`, `'host'`, or a number of machines for servers alone.
+        fp16: whether gradients travel in half precision.
+        fp16_pulls: whether rows that are pulled do.
+        local_aggregation: whether a host's workers share what crosses the network.
+
+    Returns:
+        A `Plan`.
+
+    Raises:
+        PlanError: the options ask for what cannot be.
+    """
+    dedicated = isinstance(servers, int)
+    cluster = Cluster(
+        hosts,
+        workers_per_host,
+        bandwidth,
+        local_aggregation=local_aggregation,
+        dedicated_servers=dedicated,
+    )
+    number = servers if dedicated else hosts if servers == 'host' else cluster.workers
+    overrides = dict(override)
+    tables = [
+        use for use in uses if classify(use).kind == SPARSE and overrides.get(use.name) != DENSE
+    ]
+    splittable = [use for use in tables if WHOLE_TABLE not in (use.regularizer, use.constraint)]
+    return make_plan(
+        uses,
+        # One worker keeps everything, as in training, unless there are machines for servers.
+        number if dedicated or cluster.workers > 1 else 0,
+        overrides,
+        architecture,
+        partitions=_by_name(partitions, splittable) or None,
+        density=_by_name(alpha, tables),
+        cluster=cluster,
+        fp16=Halved(fp16, fp16_pulls),
+    )
+
+
+def _by_name(pairs, tables):
+    """Values by name, given pairs some of which are for every table."""
+    found = {table.name: value for name, value in pairs if name is _EVERY for table in tables}
+    found.update((name, value) for name, value in pairs if name is not _EVERY)
+    return found

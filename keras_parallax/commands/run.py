@@ -1,0 +1,228 @@
+"""The command `keras-parallax run`: starts a job anew when it has failed."""
+
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import time
+
+import click
+import psutil
+
+from keras_parallax.job.launcher import HOSTS_VARIABLE, PROGRAM, hosts_of, is_launcher
+
+#: Environment variable that tells the ranks how often their job has been restarted: `0`, `1`, ...
+RESTARTS_VARIABLE = 'KERAS_PARALLAX_RESTARTS'
+
+
+_LONGEST_DELAY_SECONDS = 300
+
+
+_FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+_PR_SET_PDEATHSIG = 1
+
+
+#: What `horovodrun` has in the command of each rank, and the programs to which it may leave that.
+_RANK, _STARTERS = 'HOROVOD_RANK=', {'mpirun', 'jsrun'}
+
+
+STARTING, STARTED, UNKNOWN = 'starting', 'started', 'unknown'
+
+
+_LOOK_SECONDS = 0.5
+
+
+#: How long a launcher that is told to end may take.
+_END_SECONDS = 15
+
+
+def delay(restart, first):
+    """Seconds to wait before a restart: each time twice as long, at most 300.
+
+    Args:
+        restart: number of the restart, from 1.
+        first: seconds before the first.
+
+    Returns:
+        A number of seconds.
+    """
+    return min(first * 2.0 ** (restart - 1), _LONGEST_DELAY_SECONDS)
+
+
+def stage(commands):
+    """How far a launcher has come.
+
+    Args:
+        commands: the processes that a launcher consists of, a list of lists of words.
+
+    Returns:
+        `STARTED` if there is a rank, `STARTING` if there is only `horovodrun`, otherwise `UNKNOWN`:
+        it may be any command.
+    """
+    names = {os.path.basename(word) for words in commands for word in words[:2]}
+    if names & _STARTERS or any(_RANK in word for words in commands for word in words):
+        return STARTED
+    return STARTING if PROGRAM in names else UNKNOWN
+
+
+def _commands(process):
+    """The commands of a process and of all that it has started."""
+    found = []
+    try:
+        for each in [process] + process.children(recursive=True):
+            found.append(each.cmdline())
+    except psutil.Error:
+        pass  # It ends.
+    return found
+
+
+class Runner:
+    """Runs a command until it ends well, is interrupted, or has failed too often.
+
+    Args:
+        command: list of the command's words.
+        environ: its environment, a mapping.
+        max_restarts: how often it is started anew.
+        backoff: seconds before the first restart.
+        start_limit: seconds in which `horovodrun` must have started a rank; 0 for any time.
+        say: function that takes a sentence for the user.
+    """
+
+    def __init__(self, command, environ, max_restarts, backoff, start_limit, say):
+        self._command, self._environ = command, environ
+        self._max_restarts, self._backoff = max_restarts, backoff
+        self._start_limit, self._say = start_limit, say
+        self._process = self._signal = None
+
+    def run(self):
+        """Runs the command, and again if it fails.
+
+        Returns:
+            The exit code of the last attempt; 128 + n if signal n ended it.
+        """
+        for number in _FORWARDED:
+            signal.signal(number, self._forward)
+        for restart in range(self._max_restarts + 1):
+            code, seconds = self._attempt(restart)
+            if code == 0:
+                if restart:
+                    self._say('the job has ended well after restart %d.' % restart)
+                return code
+            ended = 'the job failed with exit code %d after %.0f s' % (code, seconds)
+            if self._signal is not None:
+                name = signal.Signals(self._signal).name
+                self._say('%s, because of %s; it is not restarted.' % (ended, name))
+                return code
+            if restart == self._max_restarts:
+                self._say('%s; it has been restarted %d times, that is all.' % (ended, restart))
+                return code
+            wait = delay(restart + 1, self._backoff)
+            self._say(
+                '%s; restart %d of %d in %g s.' % (ended, restart + 1, self._max_restarts, wait)
+            )
+            if self._interrupted_within(wait):
+                name = signal.Signals(self._signal).name
+                self._say('%s; the job is not restarted.' % name)
+                return code
+
+    def _attempt(self, restart):
+        environ = dict(self._environ, **{RESTARTS_VARIABLE: str(restart)})
+        if is_launcher(self._command):
+            # The ranks on other hosts cannot see the command.
+            hosts = hosts_of(self._command, os.getcwd(), socket.gethostname())
+            environ[HOSTS_VARIABLE] = hosts
+        prctl = ctypes.CDLL(None).prctl
+
+        def end_with_parent():
+            prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+        began = time.monotonic()
+        # In a session of its own, so that Ctrl-C in a terminal comes here first, and only once.
+        self._process = subprocess.Popen(
+            self._command, env=environ, start_new_session=True, preexec_fn=end_with_parent
+        )
+        if self._signal is not None:
+            self._process.send_signal(self._signal)
+        if self._start_limit and not self._starts(began + self._start_limit):
+            self._say(
+                'horovodrun has started no rank within %g s; it is ended.' % self._start_limit
+            )
+            self._end()
+        code = self._process.wait()
+        return (code if code >= 0 else 128 - code), time.monotonic() - began
+
+    def _starts(self, deadline):
+        """Whether the launcher starts a rank, or ends, before a time.
+
+        Horovod 0.19.5 forks a process that loads TensorFlow, just after threads of its own have
+        ended, and waits for it for ever: once in some hundred launches, it hangs.
+        """
+        launcher = psutil.Process(self._process.pid)
+        while self._process.poll() is None:
+            found = stage(_commands(launcher))
+            if found == STARTED or time.monotonic() > deadline:
+                return found != STARTING
+            time.sleep(_LOOK_SECONDS)
+        return True
+
+    def _end(self):
+        self._process.terminate()
+        try:
+            self._process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            pass
+        try:
+            # What it has forked may hang as well; it is in the launcher's session.
+            os.killpg(self._process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+    def _forward(self, number, frame):
+        self._signal = number
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(number)
+
+    def _interrupted_within(self, seconds):
+        end = time.monotonic() + seconds
+        while self._signal is None and time.monotonic() < end:
+            time.sleep(0.1)
+        return self._signal is not None
+
+
+def _say(sentence):
+    click.echo('keras-parallax run: ' + sentence, err=True)
+
+
+@click.command()
+@click.option(
+    '--max-restarts', type=click.IntRange(min=0), default=3, show_default=True,
+    help='How often a failed job is started anew.',
+)  # fmt: skip
+@click.option(
+    '--backoff', type=click.FloatRange(min=0), default=5, show_default=True,
+    help='Seconds before the first restart; each further one waits twice as long, at most 300.',
+)  # fmt: skip
+@click.option(
+    '--start-limit', type=click.FloatRange(min=0), default=120, show_default=True,
+    help='Seconds in which horovodrun must have started a rank, or be ended; 0 for any time.',
+)  # fmt: skip
+@click.argument('launcher', nargs=-1, required=True, type=click.UNPROCESSED)
+@click.pass_context
+def command(context, max_restarts, backoff, start_limit, launcher):
+    """Run a job, and start it anew when it fails.
+
+    LAUNCHER is the whole command after `--`, for instance
+    `keras-parallax run -- horovodrun -np 4 python train.py`. The script goes on from its last
+    checkpoint if it resumes one that exists. The environment variable KERAS_PARALLAX_RESTARTS
+    tells it how often the job has been restarted. A job that ends well, or by Ctrl-C or SIGTERM, is
+    not restarted. The exit code is that of the last attempt.
+    """
+    try:
+        runner = Runner(list(launcher), os.environ, max_restarts, backoff, start_limit, _say)
+        context.exit(runner.run())
+    except FileNotFoundError as error:
+        _say('%s could not be started: %s.' % (launcher[0], error))
+        context.exit(127)

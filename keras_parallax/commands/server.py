@@ -1,0 +1,137 @@
+"""`keras-parallax server`: a process that holds shards for a job, and runs no worker."""
+
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+
+import click
+
+from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.failures import probe
+from keras_parallax.job.dedicated_servers import Door, Offer
+
+_PROBE_SECONDS = 1.0
+
+
+#: A job whose hosts all fall silent has been cut off, or its machines are off.
+_SILENT_SECONDS = 60
+
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class _Told:
+    """Takes the signals that end the server.
+
+    Attributes:
+        by: name of the signal that came, or `None`.
+    """
+
+    def __init__(self):
+        self.by = None
+        for number in _SIGNALS:
+            signal.signal(number, self._note)
+        # They were held back while the process started anew.
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+
+    def _note(self, number, frame):
+        del frame
+        self.by = signal.Signals(number).name
+
+
+@click.command()
+@click.option('--port', type=click.IntRange(1, 65535), required=True, help='Port to listen on.')
+@click.option('--keep', is_flag=True, help='Wait for the next job when a job is gone.')
+@click.option('--offer', hidden=True)
+def command(port, keep, offer):
+    """Hold shards for a job whose workers name this server.
+
+    The workers' script says ParallaxStrategy(servers=['host:PORT', ...]). The server ends on
+    SIGTERM, on Ctrl-C, and when the job is gone.
+
+    It listens on every network interface, without authentication, and runs any graph that it is
+    sent: see "Who may talk to a server" in the README.
+    """
+    told = _Told()
+    # Shards lie in host memory: a card would only be taken away from somebody else.
+    os.environ['CUDA_VISIBLE_DEVICES'] = '-1'
+    if offer is None:
+        offer = _wait_at_door(port, told)
+        if offer is not None:
+            _start_anew(port, keep, told, ['--offer', offer])
+    else:
+        _serve(Offer.from_text(offer), told)
+        if keep and not told.by:
+            _say('the job is gone')
+            _start_anew(port, keep, told, [])
+    _say('ends: %s' % ('told by %s' % told.by if told.by else 'the job is gone'))
+    sys.stdout.flush()
+    # TensorFlow 1.11 cannot stop a server, so there is nothing to tidy up.
+    os._exit(0)
+
+
+def _say(sentence):
+    click.echo('keras-parallax server: %s' % sentence)
+
+
+def _wait_at_door(port, told):
+    """Waits for an offer, and returns its text; `None` if told to end."""
+    with socket.socket() as test:
+        # gRPC would share the port with whoever has it (SO_REUSEPORT).
+        test.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            test.bind(('', port))
+        except OSError as error:
+            raise click.ClickException('Port %d: %s.' % (port, error.strerror)) from error
+    door = Door(port)
+    _say('listening on port %d of every interface of %s' % (port, socket.gethostname()))
+    while not told.by:
+        if door.came.wait(0.2):
+            return door.offer
+    return None
+
+
+def _start_anew(port, keep, told, arguments):
+    """Starts this process anew: another server in one process would need another port."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    if told.by:
+        return
+    sys.stdout.flush()
+    words = ['-m', 'keras_parallax', 'server', '--port', str(port)] + ['--keep'] * keep
+    os.execv(sys.executable, [sys.executable] + words + arguments)
+
+
+def _serve(offer, told):
+    """Serves a job until it is gone, or until told to end."""
+    server = tf.train.Server(tf.train.ClusterSpec(offer.cluster), offer.job, offer.task)
+    workers = [
+        address
+        for job, addresses in sorted(offer.cluster.items())
+        if job != offer.job
+        for address in addresses
+    ]
+    _say('serves a job of %d workers' % len(workers))
+    pause = threading.Event()
+    contact = probe.Contact(_SILENT_SECONDS, time.monotonic())
+    while not told.by:
+        if contact.is_gone(_best_answer(workers), time.monotonic()):
+            break
+        pause.wait(_PROBE_SECONDS)
+    del server
+
+
+def _best_answer(workers):
+    """`ANSWERS` if a worker does, else `SILENT` if one may be alive, else `GONE`."""
+    worst = probe.GONE
+    for number, address in enumerate(list(workers)):
+        answer = probe.probe(address)
+        if answer == probe.ANSWERS:
+            # Ask the same one first the next time.
+            workers.insert(0, workers.pop(number))
+            return answer
+        if answer == probe.SILENT:
+            worst = answer
+    return worst

@@ -1,0 +1,1 @@
+"""Every difference between versions of TensorFlow, Keras and Horovod."""

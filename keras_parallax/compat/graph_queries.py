@@ -1,0 +1,245 @@
+"""Questions to a TensorFlow graph: who reads a variable, and what must wait for whom."""
+
+from typing import List, NamedTuple
+
+from keras_parallax.compat import tensorflow_api
+from keras_parallax.compat.tensorflow_api import tf
+
+#: Operations that hand a variable's value on unchanged.
+_TRANSPARENT = {'Identity', 'ReadVariableOp'}
+
+
+_GATHERS = {'Gather', 'GatherV2', 'ResourceGather'}
+
+
+#: Operations that write a whole variable.
+WRITES = {
+    'Assign',
+    'AssignAdd',
+    'AssignSub',
+    'AssignVariableOp',
+    'AssignAddVariableOp',
+    'AssignSubVariableOp',
+}
+
+
+class Reads(NamedTuple):
+    """The operations that read a variable: row lookups, and those that read it whole."""
+
+    lookups: List[tf.Operation]
+    whole: List[tf.Operation]
+
+
+def ancestors(tensors, leaves=()):
+    """The operations that tensors depend on, themselves included.
+
+    Args:
+        tensors: a list of tensors or operations.
+        leaves: operations at which to stop; they are not part of the answer.
+
+    Returns:
+        A set of operations.
+    """
+    found, leaves = set(), set(leaves)
+    pending = [getattr(tensor, 'op', tensor) for tensor in tensors]
+    while pending:
+        operation = pending.pop()
+        if operation in found or operation in leaves:
+            continue
+        found.add(operation)
+        pending.extend(tensor.op for tensor in operation.inputs)
+        pending.extend(operation.control_inputs)
+    return found
+
+
+def sources(operations, leaves=()):
+    """The operations whose outputs operations are computed from, themselves included.
+
+    Args:
+        operations: a list of operations.
+        leaves: operations at which to stop; they are not part of the answer.
+
+    Returns:
+        A set of operations. What they only wait for is not among them.
+    """
+    found, leaves = set(), set(leaves)
+    # A group of updates only waits for them.
+    pending = list(operations)
+    while pending:
+        operation = pending.pop()
+        if operation in found or operation in leaves:
+            continue
+        found.add(operation)
+        pending.extend(tensor.op for tensor in operation.inputs)
+        if operation.type == 'NoOp':
+            pending.extend(operation.control_inputs)
+    return found
+
+
+def descendants(operation, among=None):
+    """The operations that depend on an operation, itself included, as a set.
+
+    Args:
+        operation: the operation.
+        among: a set of operations to which the search is limited, or `None` for all.
+    """
+    found, pending = set(), [operation]
+    while pending:
+        operation = pending.pop()
+        if operation in found or (among is not None and operation not in among):
+            continue
+        found.add(operation)
+        pending.extend(user for tensor in operation.outputs for user in tensor.consumers())
+        pending.extend(operation._control_outputs)
+    return found
+
+
+def descendants_by_data(operations, since):
+    """The operations that compute with what operations put out, as a set.
+
+    Args:
+        operations: a list of operations.
+        since: only operations with a greater id (`tensorflow_api.operation_id`) belong to the
+            answer.
+    """
+    found, pending = set(), list(operations)
+    while pending:
+        for tensor in pending.pop().outputs:
+            for user in tensor.consumers():
+                if user not in found and tensorflow_api.operation_id(user) > since:
+                    found.add(user)
+                    pending.append(user)
+    return found
+
+
+def reads(variable, among=None):
+    """Finds who reads a variable.
+
+    Args:
+        variable: a `tf.Variable` of either kind.
+        among: a set of operations to which the answer is limited, or `None` for all.
+
+    Returns:
+        `Reads`. A lookup is a gather along axis 0 straight from the variable; a gather inside a
+        loop or a branch gets the variable through an operation of its own (`Enter`, `Switch`), and
+        counts as a whole read.
+    """
+    lookups, whole = [], []
+    pending = [tensorflow_api.storage(variable)]
+    while pending:
+        tensor = pending.pop()
+        for operation in tensor.consumers():
+            if among is not None and operation not in among:
+                continue
+            if operation.type in _TRANSPARENT:
+                pending.extend(operation.outputs)
+            elif _is_lookup(operation, tensor):
+                lookups.append(operation)
+            else:
+                whole.append(operation)
+    by_age = tensorflow_api.operation_id
+    return Reads(sorted(lookups, key=by_age), sorted(whole, key=by_age))
+
+
+#: How a tensor gets into a loop or a branch.
+ENTRANCES = {'Enter', 'RefEnter', 'Switch', 'RefSwitch'}
+
+
+def _readers_of_storage(variable):
+    """The operations that read a variable's storage, in loops and branches too."""
+    found, pending = [], [tensorflow_api.storage(variable)]
+    while pending:
+        for operation in pending.pop().consumers():
+            if operation.type in ENTRANCES:
+                pending.extend(operation.outputs)
+            else:
+                found.append(operation)
+    return sorted(found, key=tensorflow_api.operation_id)
+
+
+def value_reads(variable):
+    """The operations, as a list, that give a variable's value, in loops and branches too."""
+    return [reader for reader in _readers_of_storage(variable) if reader.type in _TRANSPARENT]
+
+
+def _is_lookup(operation, tensor):
+    if operation.type not in _GATHERS or operation.inputs[0] is not tensor:
+        return False
+    if operation.type != 'GatherV2':
+        return True
+    axis = tensorflow_api.constant_value(operation.inputs[2])
+    return axis is not None and int(axis) == 0
+
+
+def after_writes(variables):
+    """The operations that write to variables, and all that depend on them, as a set."""
+    found = set()
+    for variable in variables:
+        storage = tensorflow_api.storage(variable)
+        for operation in storage.consumers():
+            if tensorflow_api.writes_to(operation, storage):
+                found |= descendants(operation)
+    return found
+
+
+def placeholders(tensor):
+    """The placeholders that must be fed to compute a tensor, as a frozenset of operations."""
+    return frozenset(op for op in ancestors([tensor]) if op.type.startswith('Placeholder'))
+
+
+def held_back(items, operations):
+    """Has what is sent to other devices wait for operations on this one.
+
+    Each edge from one process to another is a message, those that only tell to wait too. If what
+    receives a tensor waited for fifty operations, it would get fifty messages beside it.
+
+    Args:
+        items: a list of tuples of tensors.
+        operations: the operations.
+
+    Returns:
+        The items, each of which is there as a whole only after the operations have run. They are
+        on the device in whose scope this is called.
+    """
+    with tf.control_dependencies(operations):
+        ready = tf.no_op()
+    with tf.control_dependencies([ready]):
+        return [(*rest, tf.identity(last)) for *rest, last in items]
+
+
+def as_operations(updates):
+    """Turns Keras's list of updates (operations, tensors, pairs of variable and value) into ops."""
+    return [
+        tf.assign(*update).op if isinstance(update, tuple) else getattr(update, 'op', update)
+        for update in updates
+    ]
+
+
+def write_after_reads(updates, since):
+    """Makes the assignments of a step wait for the reads of their variables in the same step.
+
+    Keras 2.2.4 increments `optimizer.iterations` and multiplies `Nadam.m_schedule` in the same run
+    that reads them, in no order, so that a step may see the old or the new number. Here all reads
+    of a step see the old one. Proven by
+    `tests/unit/compat/test_graph_queries.py::test_assignments_wait_for_the_reads_of_the_old_value`.
+
+    Args:
+        updates: the step's update operations.
+        since: only operations with a greater id (`tensorflow_api.operation_id`) take part.
+    """
+    recent = {op for op in ancestors(updates) if tensorflow_api.operation_id(op) > since}
+    for write in recent:
+        if write.type not in WRITES:
+            continue
+        later = descendants(write)
+        readers = set()
+        pending = [write.inputs[0]]
+        while pending:
+            tensor = pending.pop()
+            for reader in tensor.consumers():
+                if reader.type == 'Identity':
+                    # An identity of a reference is the same memory: its readers count too.
+                    pending.extend(reader.outputs)
+                if reader in recent and reader not in later and reader.type not in WRITES:
+                    readers.add(reader)
+        tensorflow_api.add_control_inputs(write, readers)

@@ -1,0 +1,49 @@
+"""Horovod, and what differs between its versions."""
+
+import ctypes
+
+from keras_parallax.compat.stack import hvd  # noqa: F401 - for all
+
+# isort: split
+# Only a Horovod that fits is asked for its insides.
+from horovod._keras import callbacks as horovod_callbacks  # noqa: F401 - for callbacks
+from horovod.tensorflow import mpi_ops as horovod_ops  # noqa: F401 - for collectives
+
+
+def horovod_aborts(instead):
+    """Has a function called where Horovod would end the process because a connection broke.
+
+    With Gloo, Horovod 0.19.5 lets an exception out of its thread when another rank has gone or has
+    not answered for `HOROVOD_GLOO_TIMEOUT_SECONDS` (30), so that the C++ runtime aborts the process
+    and no reason is told (`tests/parallel/test_failures.py`). `std::set_terminate` is the place at
+    which C++ lets a program have its own way. Other exceptions end the process as they always did.
+
+    Args:
+        instead: a function, called on Horovod's thread. It must not return.
+
+    Returns:
+        A function that makes Horovod end the process again.
+    """
+    library = ctypes.CDLL('libstdc++.so.6')
+    handler_type = ctypes.CFUNCTYPE(None)
+    set_terminate = library._ZSt13set_terminatePFvvE
+    set_terminate.restype, set_terminate.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+    current_type = library.__cxa_current_exception_type
+    current_type.restype = ctypes.POINTER(ctypes.c_void_p)
+
+    def handle():
+        # A `std::type_info` is a pointer to its virtual table and one to its name.
+        found = current_type()
+        name = ctypes.cast(found[1], ctypes.c_char_p).value if found else b''
+        if b'gloo' in name:
+            instead()
+        handler_type(previous)()
+
+    handler = handler_type(handle)
+    previous = set_terminate(ctypes.cast(handler, ctypes.c_void_p))
+
+    def restore():
+        set_terminate(previous)
+        return handler  # Which keeps the handler alive for as long as it may be called.
+
+    return restore

@@ -1,0 +1,271 @@
+"""What differs between the Keras packages, and between their versions."""
+
+import contextlib
+import functools
+import importlib
+import sys
+from types import ModuleType
+from typing import NamedTuple
+
+from keras_parallax.compat.tensorflow_api import value_without_devices, tf
+from keras_parallax.compat.versions import SUPPORTED, require
+from keras_parallax.errors import StackError
+
+# isort: split
+from tensorflow.python.framework import tensor_util as _tensor_util
+from tensorflow.python.keras.engine import base_layer as _tf_keras_base
+from tensorflow.python.ops import gradients as _gradients
+from tensorflow.python.ops import gradients_impl as _gradients_impl
+
+
+class KerasPackage(NamedTuple):
+    """What the rest of the package needs of `keras` or of `tf.keras`.
+
+    Attributes:
+        name: `'keras'` or `'tf.keras'`.
+        module: the package itself.
+        layer: the base class of its layers.
+        clip_together: whether `clipnorm` is a bound on the norm of all gradients together
+            (`keras` 2.2.4) or on each gradient's own (`tf.keras` of TF 1.11).
+    """
+
+    name: str
+    module: ModuleType
+    layer: type
+    clip_together: bool
+
+    @property
+    def backend(self):
+        """The package's `backend` module."""
+        return self.module.backend
+
+    @property
+    def saving(self):
+        """The module that reads and writes the package's files."""
+        return importlib.import_module(self._internal + '.engine.saving')
+
+    @property
+    def network(self):
+        """The base class of its models, which has `save`, `save_weights` and `load_weights`."""
+        return importlib.import_module(self._internal + '.engine.network').Network
+
+    @property
+    def callbacks(self):
+        """The module of its callbacks, with `CallbackList`."""
+        return importlib.import_module(self._internal + '.callbacks')
+
+    @property
+    def may_overwrite(self):
+        """Function that asks at the terminal whether to overwrite a path."""
+        module = importlib.import_module(self._internal + '.utils.io_utils')
+        return module.ask_to_proceed_with_overwrite
+
+    @property
+    def _internal(self):
+        return 'keras' if self.name == 'keras' else 'tensorflow.python.keras'
+
+
+def keras_package(name):
+    """The `KerasPackage` called `'keras'` or `'tf.keras'`; the latter where they are the same.
+
+    Raises:
+        StackError: `keras` is missing, or has an unsupported version or backend.
+    """
+    if name == 'tf.keras':
+        return KerasPackage('tf.keras', tf.keras, _tf_keras_base.Layer, clip_together=False)
+    try:
+        import keras
+
+        if _is_tensorflows(keras):
+            return keras_package('tf.keras')
+        from keras.engine import base_layer
+    except ImportError as error:
+        raise StackError(
+            'Keras could not be imported (%s); get it with: %s' % (error, SUPPORTED['Keras'][1])
+        ) from error
+    require('Keras', keras.__version__)
+    if keras.backend.backend() != 'tensorflow':
+        raise StackError(
+            'keras-parallax needs Keras with its TensorFlow backend, but it uses %s; set '
+            'KERAS_BACKEND=tensorflow, or "backend" in ~/.keras/keras.json.'
+            % keras.backend.backend()
+        )
+    return KerasPackage('keras', keras, base_layer.Layer, clip_together=True)
+
+
+def loaded_keras_packages():
+    """The `KerasPackage`s that this process has imported: `tf.keras`, and `keras` if it has."""
+    imported = sys.modules.get('keras')
+    is_other = imported is not None and not _is_tensorflows(imported)
+    return [keras_package(name) for name in ['tf.keras'] + ['keras'] * is_other]
+
+
+def _is_tensorflows(module):
+    """Whether a module called `keras` is TensorFlow's, after `sys.modules['keras'] = tf.keras`."""
+    return module.__name__.split('.')[0] == 'tensorflow'
+
+
+def package_of(thing):
+    """The `KerasPackage` that a layer, a model or an optimizer belongs to, or `None`."""
+    for cls in type(thing).__mro__:
+        if cls.__module__.startswith('keras.'):
+            return keras_package('keras')
+        if cls.__module__.startswith('tensorflow.python.keras.'):
+            return keras_package('tf.keras')
+    return None
+
+
+def tensorflows(optimizer):
+    """The `tf.train.Optimizer` that a Keras optimizer stands for, or `None` if it is no wrapper.
+
+    Asked by class: optimizers of users keep an inner one under the name `optimizer`, too.
+    """
+    for cls in type(optimizer).__mro__:
+        in_keras = cls.__module__ in ('keras.optimizers', 'tensorflow.python.keras.optimizers')
+        if in_keras and cls.__name__ == 'TFOptimizer':
+            return optimizer.optimizer
+    return None
+
+
+def name_of_optimizer(optimizer):
+    """The name of an optimizer's class, that of TensorFlow's rather than of Keras's wrapper."""
+    return type(tensorflows(optimizer) or optimizer).__name__
+
+
+@contextlib.contextmanager
+def gradients_by(function):
+    """While open, `tf.gradients` is `function(tf.gradients, ys, xs, ...)` for all who call it.
+
+    Both Keras packages and `tf.train.Optimizer` look it up in a module when they call it (TF 1.11).
+    """
+    compute = _gradients_impl.gradients
+    stand_in = functools.partial(function, compute)
+    modules = [tf, _gradients_impl, _gradients]
+    for module in modules:
+        module.gradients = stand_in
+    try:
+        yield
+    finally:
+        for module in modules:
+            module.gradients = compute
+
+
+@contextlib.contextmanager
+def get_gradients_by(package, function):
+    """While open, `get_gradients` of a package's optimizers is another function.
+
+    Args:
+        package: the `KerasPackage`.
+        function: `(get_gradients, optimizer, loss, params) -> gradients`; classes that have
+            their own still come first.
+    """
+    base = package.module.optimizers.Optimizer
+    compute = base.get_gradients
+
+    def get_gradients(self, loss, params):
+        return function(compute, self, loss, params)
+
+    base.get_gradients = get_gradients
+    try:
+        yield
+    finally:
+        base.get_gradients = compute
+
+
+def computes_own_gradients(optimizer):
+    """Whether a `tf.train.Optimizer` has a `compute_gradients` other than TensorFlow's."""
+    return not optimizer.compute_gradients.__func__.__module__.startswith(
+        'tensorflow.python.training.'
+    )
+
+
+#: Those of TensorFlow, and of `tf.contrib.opt`, whose sparse kernels move rows by themselves.
+_BY_ROW = set(
+    'GradientDescentOptimizer MomentumOptimizer AdagradOptimizer AdadeltaOptimizer AdamOptimizer '
+    'RMSPropOptimizer FtrlOptimizer ProximalAdagradOptimizer ProximalGradientDescentOptimizer '
+    'AdagradDAOptimizer LazyAdamOptimizer AdaMaxOptimizer NadamOptimizer'.split()
+)
+
+
+_OF_TENSORFLOW = ('tensorflow.python.training.', 'tensorflow.contrib.opt.')
+
+
+def applies_by_row(optimizer):
+    """Whether a `tf.train.Optimizer` is known to update rows by themselves, given those of rows."""
+    cls = type(optimizer)
+    return cls.__name__ in _BY_ROW and cls.__module__.startswith(_OF_TENSORFLOW)
+
+
+def applies_own_gradients(optimizer):
+    """Whether a `tf.train.Optimizer` has another `apply_gradients` than the base class."""
+    return optimizer.apply_gradients.__func__ is not tf.train.Optimizer.apply_gradients
+
+
+def sums_own_rows(optimizer):
+    """Whether a `tf.train.Optimizer` of a user's takes rows that come more than once itself."""
+    methods = ('_apply_sparse_duplicate_indices', '_resource_apply_sparse_duplicate_indices')
+    return any(
+        not getattr(optimizer, method).__func__.__module__.startswith(_OF_TENSORFLOW)
+        for method in methods
+    )
+
+
+def open_session_of(package, graph):
+    """The session that a Keras package has open for a graph, or `None`; it never opens one.
+
+    `backend.get_session` would open one and initialize every variable.
+    """
+    if package.name == 'keras':
+        from keras.backend import tensorflow_backend as backend
+    else:
+        from tensorflow.python.keras import backend
+    session = backend._SESSION
+    return session if session is not None and session.graph is graph else None
+
+
+def open_sessions(graph):
+    """The sessions that are open for a graph: the default one, and those of the Keras packages.
+
+    Returns:
+        A list of `tf.Session`s and what stands for one, such as a debugger's, each once. The first
+        is what Keras uses.
+    """
+    sessions = [open_session_of(package, graph) for package in loaded_keras_packages()]
+    default = tf.get_default_session()
+    if default is not None and default.graph is graph:
+        sessions.insert(0, default)
+    return list(dict.fromkeys(session for session in sessions if session is not None))
+
+
+def number_in(variable):
+    """The value of a small variable, without initializing any: its initial one if it has none yet.
+
+    `backend.get_value` would initialize every variable of the graph, tables among them.
+
+    Args:
+        variable: a variable of either kind.
+
+    Returns:
+        An array.
+    """
+    graph = variable.graph
+    for session in open_sessions(graph):
+        with graph.as_default():
+            if session.run(tf.is_variable_initialized(variable)):
+                return session.run(variable)
+    start = _tensor_util.constant_value(variable.initial_value)
+    return value_without_devices(variable.initial_value) if start is None else start
+
+
+def order_of_samples():
+    """The numbers of the samples in the order of the `fit` that called this, or `None`.
+
+    Both Keras packages keep them in a local variable, an array that they shuffle in place (Keras
+    2.2.4, TF 1.11; proven by `tests/parallel/test_resuming.py`).
+    """
+    frame = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_name == 'fit_loop' and 'index_array' in frame.f_locals:
+            return frame.f_locals['index_array']
+        frame = frame.f_back
+    return None

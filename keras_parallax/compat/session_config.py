@@ -1,0 +1,121 @@
+"""The configurations of our sessions.
+
+TensorFlow 1.11 has one pool of threads in a process for the insides of operations, and one for
+operations of local sessions. The first session of the process settles how many threads they have,
+whatever later ones ask for: so every configuration here asks for the same.
+"""
+
+import os
+
+from keras_parallax.compat.tensorflow_api import tf
+
+#: What a strategy says itself: with which tasks a session deals, and that all share variables.
+_OF_OTHER_CLUSTERS = ('device_filters', 'cluster_def', 'isolate_session_state')
+
+
+def of_worker(local_rank, given=()):
+    """The session configuration of a worker: its own card, and no other, on a GPU machine.
+
+    Args:
+        local_rank: the worker's number on its host.
+        given: a list of a user's `tf.ConfigProto`s, of which later ones count more.
+
+    Returns:
+        A `tf.ConfigProto`: what was given, and what it does not say as Keras has it: soft
+        placement, and `OMP_NUM_THREADS` as the bound of the threads of one operation. Memory of
+        a card grows as it is needed.
+    """
+    config = _with_threads(tf.ConfigProto(allow_soft_placement=True))
+    config.gpu_options.allow_growth = True
+    for users in given:
+        config.MergeFrom(users)
+    if not config.gpu_options.visible_device_list:
+        config.gpu_options.visible_device_list = str(local_rank)
+    for name in _OF_OTHER_CLUSTERS:
+        config.ClearField(name)
+    return config
+
+
+def unfit(config):
+    """What a `tf.ConfigProto` says that a session of a job cannot follow: a list of names."""
+    return [name for name in _OF_OTHER_CLUSTERS if name in _fields(config)]
+
+
+def dropped(config, followed):
+    """What a `tf.ConfigProto` says, and another does not: a list of names.
+
+    Args:
+        config: the `tf.ConfigProto`.
+        followed: the other one, or `None`, which says nothing.
+    """
+    merged = tf.ConfigProto()
+    if followed is not None:
+        merged.CopyFrom(followed)
+    of_followed = _fields(merged)
+    merged.MergeFrom(config)
+    of_merged = _fields(merged)
+    return [name for name, value in of_merged.items() if value != of_followed.get(name)]
+
+
+def _fields(config):
+    copied = tf.ConfigProto()
+    copied.CopyFrom(config)
+    return {field.name: value for field, value in copied.ListFields()}
+
+
+def of_local(config):
+    """A worker's configuration for a session without servers, of a job of several ranks.
+
+    TensorFlow then leaves apart what has the same inputs. It would merge two collectives of a
+    user's own, such as two allgathers of one tensor, for Horovod 0.19.5 does not declare them
+    stateful. Each process would keep the name of either, and the ranks wait for each other for ever
+    (`tests/unit/test_merged_collectives.py`). A ResNet's step is 3 % shorter besides
+    (`docs/design/local-session.md`).
+
+    Args:
+        config: what `of_worker` returns.
+
+    Returns:
+        A `tf.ConfigProto`.
+    """
+    found = tf.ConfigProto()
+    found.CopyFrom(config)
+    options = found.graph_options.optimizer_options
+    options.opt_level = tf.OptimizerOptions.L0
+    options.do_constant_folding = True
+    return found
+
+
+def of_collectives():
+    """The session configuration of small collective calls, without a card.
+
+    Its operations have a thread of their own: what the ranks tell each other does not wait for a
+    model's, nor the other way round.
+    """
+    return _with_threads(
+        tf.ConfigProto(
+            device_count={'GPU': 0}, inter_op_parallelism_threads=1, use_per_session_threads=True
+        )
+    )
+
+
+#: What a user has given for the threads inside operations, which the process has once.
+_given = tf.ConfigProto()
+
+
+def settle_threads(given):
+    """Has every configuration from now on ask for the threads inside operations that a user wants.
+
+    Args:
+        given: a list of the user's `tf.ConfigProto`s, of which later ones count more.
+    """
+    for config in given:
+        if config.intra_op_parallelism_threads:
+            _given.intra_op_parallelism_threads = config.intra_op_parallelism_threads
+
+
+def _with_threads(config):
+    if os.environ.get('OMP_NUM_THREADS'):
+        config.intra_op_parallelism_threads = int(os.environ['OMP_NUM_THREADS'])
+    config.MergeFrom(_given)
+    return config

@@ -1,0 +1,446 @@
+"""TensorFlow, and what differs between its versions.
+
+The rest of the package imports it as `from keras_parallax.compat.tensorflow_api import tf`.
+"""
+
+import contextlib
+
+from keras_parallax.compat.stack import tf
+
+# isort: split
+# Only a TensorFlow that fits is asked for its insides (`test_stack.py`).
+from tensorflow.core.framework import attr_value_pb2
+from tensorflow.core.protobuf import config_pb2 as _config_pb2
+from tensorflow.python import pywrap_tensorflow as _c_api
+from tensorflow.python.framework import tensor_util as _tensor_util
+from tensorflow.python.ops import gen_dataset_ops as dataset_ops  # noqa: F401
+from tensorflow.python.ops import gen_io_ops as io_ops  # noqa: F401
+from tensorflow.python.ops import gen_logging_ops as _gen_logging_ops
+from tensorflow.python.ops import gen_lookup_ops as lookup_ops  # noqa: F401
+from tensorflow.python.ops import gen_resource_variable_ops as _gen_resource_ops
+from tensorflow.python.ops import inplace_ops as _inplace_ops
+from tensorflow.python.ops import resource_variable_ops as _resource_ops
+from tensorflow.python.ops import state_ops as _state_ops
+from tensorflow.python.training import saver as _saver
+from tensorflow.python.training import training_ops as _training_ops
+
+ResourceVariable = _resource_ops.ResourceVariable
+
+
+def replace_input(operation, index, tensor):
+    """Connects input number `index` of an operation to another tensor.
+
+    `_update_input` is private, but it is what TensorFlow 1.x's own while loops are built with.
+    A session that has already run the operation does not see the change: open a new one.
+    """
+    operation._update_input(index, tensor)
+
+
+def add_control_inputs(operation, operations):
+    """Makes an operation wait for others."""
+    operation._add_control_inputs(list(operations))
+
+
+def set_control_inputs(operation, operations):
+    """Makes an operation wait for others, and for nothing else that it has waited for.
+
+    A session that has already run the operation does not see the change: open a new one.
+    """
+    operation._remove_all_control_inputs()
+    operation._add_control_inputs(list(operations))
+
+
+def copy_operation(operation, inputs, control_inputs):
+    """Copies an operation.
+
+    Args:
+        operation: the operation.
+        inputs: the inputs of the copy, a list of tensors.
+        control_inputs: what the copy waits for.
+    """
+    with tf.control_dependencies(control_inputs), tf.device(operation.device):
+        return operation.graph.create_op(
+            operation.type,
+            inputs,
+            [output.dtype for output in operation.outputs],
+            input_types=operation._input_types,
+            name=operation.name,
+            attrs=dict(operation.node_def.attr),
+            op_def=operation.op_def,
+        )
+
+
+def operation_id(operation):
+    """A number that grows with every operation added to a graph."""
+    return operation._id
+
+
+def set_device(operation, device):
+    """Places an operation that exists already."""
+    operation._set_device(device)
+
+
+def set_seeds(operation, seeds):
+    """Gives an operation that draws random numbers, and that no session has run yet, its seeds."""
+    for name, seed in zip(('seed', 'seed2'), seeds):
+        operation._set_attr(name, attr_value_pb2.AttrValue(i=seed))
+
+
+def no_new_operations(graph):
+    """A context manager: while open, other threads that add operations to a graph wait.
+
+    Whoever is inside adds none either. TF 1.11 has it for the moment in which a session learns what
+    is new in a graph.
+    """
+    return graph._session_run_lock()
+
+
+def has_attr(operation, name):
+    """Whether operations of an operation's type have an attribute."""
+    if operation.type not in _attrs_of_types:
+        attrs = operation.op_def.attr  # Which TF 1.11 copies at every call.
+        _attrs_of_types[operation.type] = {attr.name for attr in attrs}
+    return name in _attrs_of_types[operation.type]
+
+
+#: Dict from types of operations to sets of names.
+_attrs_of_types = {}
+
+
+def set_string(operation, name, value):
+    """Sets an attribute of an operation that no session has run yet."""
+    operation._set_attr(name, attr_value_pb2.AttrValue(s=value.encode('utf-8')))
+
+
+def name_storage(variable, name, device):
+    """Gives a variable that no session has run yet a storage of another name, on a device.
+
+    Another process's graph reaches the storage by that name. Whatever is colocated with the
+    variable, its initializer among it, goes along.
+    """
+    operation = variable.op
+    set_string(operation, 'shared_name', name)
+    set_device(operation, device)
+
+
+def keep_variable_in(operation, container):
+    """Has an operation, if it makes a variable, keep it in a container of the server.
+
+    A session that has already run the operation does not see the change: open a new one.
+    """
+    if operation.type in ('VariableV2', 'VarHandleOp'):
+        value = attr_value_pb2.AttrValue(s=container.encode('utf-8'))
+        operation._set_attr('container', value)
+
+
+@contextlib.contextmanager
+def inside_loop_of(operation):
+    """Builds operations in the loop or the branch that an operation is in, if it is in one."""
+    context = operation._get_control_flow_context()
+    if context is None:
+        yield
+        return
+    context.Enter()
+    try:
+        yield
+    finally:
+        context.Exit()
+
+
+def is_in_control_flow(tensor):
+    """Whether a tensor is computed, or an operation is, in a loop or a branch."""
+    return getattr(tensor, 'op', tensor)._get_control_flow_context() is not None
+
+
+def storage(variable):
+    """The tensor that stands for a variable's storage: its reference or its resource handle."""
+    if isinstance(variable, ResourceVariable):
+        return variable.handle
+    return variable._ref()
+
+
+def resource_handle(name, shape, dtype):
+    """The handle of a resource variable that nothing has a value for.
+
+    Args:
+        name: the handle's name.
+        shape: a list.
+        dtype: the dtype.
+    """
+    container = tf.get_default_graph()._container or ''
+    return _gen_resource_ops.var_handle_op(
+        dtype=dtype, shape=shape, shared_name=name, name=name, container=container
+    )
+
+
+def linked(tensor, others, gradient):
+    """A tensor, with a way back through which gradients reach others, a resource handle for one.
+
+    Args:
+        tensor: the tensor.
+        others: a list of tensors.
+        gradient: the name of a gradient registered for an operation that is given all of them.
+
+    Returns:
+        The same values.
+    """
+    # No operation of TF 1.11 is made for this. `Print` hands its first input on, takes tensors of
+    # any type beside it, and prints what it is told to, which is nothing.
+    with tensor.graph.gradient_override_map({'Print': gradient}):
+        return _gen_logging_ops._print(tensor, others, first_n=0)
+
+
+#: The type of the operation that `linked` builds.
+LINK = 'Print'
+
+
+def without_elements(dtype, name, by_handle):
+    """A variable without elements, of which no static shape is known.
+
+    Args:
+        dtype: the dtype.
+        name: the variable's name.
+        by_handle: whether it is a resource.
+
+    Returns:
+        A pair: the tensor that stands for its storage, and an operation that initializes it.
+    """
+    nothing = no_elements(dtype)
+    if by_handle:
+        handle = resource_handle(name, None, dtype)
+        return handle, _gen_resource_ops.assign_variable_op(handle, nothing)
+    reference = _state_ops.variable_op_v2(tf.TensorShape(None), dtype, name)
+    return reference, tf.assign(reference, nothing, validate_shape=False).op
+
+
+def no_elements(dtype):
+    """A tensor without elements that may take the place of one of any shape."""
+    return tf.placeholder_with_default(tf.zeros([0], dtype), None)
+
+
+def read_of(storage, dtype):
+    """What a `tf.train.Saver` takes for the variable with a storage: its value or reference."""
+    if storage.dtype != tf.resource:
+        return storage
+    with tf.control_dependencies(None):
+        return _gen_resource_ops.read_variable_op(storage, dtype)
+
+
+def saveable(variable):
+    """What a `tf.train.Saver` saves that is not told what to save, of a variable of either kind."""
+    builder, name = _saver.BaseSaverBuilder, variable.op.name
+    kind = (
+        builder.ResourceVariableSaveable
+        if storage(variable).dtype == tf.resource
+        else builder.VariableSaveable
+    )
+    return kind(read_of(storage(variable), variable.dtype.base_dtype), '', name)
+
+
+#: Operations that take the handle of a variable, or its reference, and leave it as it is.
+_TAKE_HANDLE = {
+    'IsVariableInitialized',
+    'ReadVariableOp',
+    'ResourceGather',
+    'VarIsInitializedOp',
+    'VariableShape',
+}
+
+
+def writes_to(operation, storage):
+    """Whether an operation that has a variable's `storage` as an input may write to it."""
+    if storage.dtype == tf.resource or operation.type in _TAKE_HANDLE:
+        return operation.type not in _TAKE_HANDLE
+    # Who only reads declares a value, and TensorFlow takes that of the reference.
+    declared = zip(operation.inputs, operation.op_def.input_arg)
+    return any(given is storage and argument.is_ref for given, argument in declared)
+
+
+def run_kernel(name, variables, **arguments):
+    """An operation of TensorFlow's training kernels.
+
+    Args:
+        name: that of the kernel for references, such as `'apply_adam'`.
+        variables: the variables that it changes, all of one kind, in its order.
+        **arguments: what else it takes, by name.
+
+    Returns:
+        The operation. Kernels of several workers do not change a variable at the same time.
+    """
+    if isinstance(variables[0], ResourceVariable):
+        name = 'resource_' + name
+    kernel = getattr(_training_ops, name)
+    changed = kernel(*map(storage, variables), use_locking=True, **arguments)
+    return getattr(changed, 'op', changed)
+
+
+def value_without_devices(tensor):
+    """The value of a tensor whose graph may be for servers, which a plain session has not."""
+    everything = tensor.graph.as_graph_def()
+    definition = tf.graph_util.extract_sub_graph(everything, [tensor.op.name])
+    for node in definition.node:
+        node.device = ''
+        node.attr.pop('_class', None)
+    with tf.Graph().as_default() as graph, tf.Session(graph=graph) as session:
+        return session.run(tf.import_graph_def(definition, return_elements=[tensor.name]))[0]
+
+
+def kept_by(optimizer, graph, variables):
+    """The variables that a `tf.train.Optimizer` keeps for some of its graph's variables.
+
+    Args:
+        optimizer: the optimizer, whose updates are built.
+        graph: the graph.
+        variables: variables of the graph, all of which it updates.
+
+    Returns:
+        A pair: dict from names to the variables that belong to none of them, such as the powers of
+        Adam's betas, and dict from names of slots to lists of variables, in order of `variables`.
+        `None` if it keeps more than a number besides slots, or not the same slots for all.
+    """
+    # `variables()` lists them without their names (TF 1.11).
+    others = {name: one for (name, of), one in optimizer._non_slot_dict.items() if of is graph}
+    slots = {
+        name: [optimizer.get_slot(variable, name) for variable in variables]
+        for name in optimizer.get_slot_names()
+    }
+    found = [slot for of_name in slots.values() for slot in of_name]
+    if None in found or any(one.shape.ndims != 0 for one in others.values()):
+        return None
+    return others, slots
+
+
+def forget_slots(optimizer, variables):
+    """Has a `tf.train.Optimizer` make new slots for variables that it has updated before.
+
+    It would keep those that it has (TF 1.11; proven by `tests/parallel/test_behaviour.py`, the case
+    `measured:tf_adam`).
+
+    Args:
+        optimizer: the optimizer.
+        variables: the variables.
+    """
+    for slots in optimizer._slots.values():
+        for variable in variables:
+            slots.pop((variable.op.graph, variable.op.name), None)
+
+
+def assign_freed(variable, value):
+    """An operation that assigns a variable whose memory was freed."""
+    if isinstance(variable, ResourceVariable):
+        return _gen_resource_ops.assign_variable_op(variable.handle, value)
+    return tf.assign(variable, value, validate_shape=False).op
+
+
+def zeros(shape, dtype):
+    """Zeros that are made where they are placed.
+
+    A session makes those of `tf.zeros` itself, on rank 0 for instance, and sends them to the server
+    inside the graph, of which 2 GB are too much (TF 1.11; proven by
+    `tests/parallel/test_start_values.py::test_no_worker_holds_a_table_that_lies_on_a_dedicated_server`).
+
+    Args:
+        shape: a list of integers.
+        dtype: the dtype, one of a trainable variable.
+    """
+    return _inplace_ops.empty(shape, dtype, init=True)
+
+
+def memory_release(variable):
+    """An operation that frees the memory of a variable of either kind.
+
+    A variable by reference must have been initialized.
+    """
+    if isinstance(variable, ResourceVariable):
+        return _gen_resource_ops.destroy_resource_op(variable.handle, ignore_lookup_error=True)
+    # Its memory goes when it is assigned a value without rows.
+    nothing = tf.zeros([0] + variable.shape.as_list()[1:], variable.dtype.base_dtype)
+    return tf.assign(variable, nothing, validate_shape=False).op
+
+
+def names_of_operations(outputs, operations):
+    """The names of the operations that `Session._call_tf_sessionrun` is given.
+
+    Args:
+        outputs: a list of `TF_Output`s.
+        operations: a list of `TF_Operation`s.
+    """
+    return [
+        _c_api.TF_OperationName(operation)
+        for operation in [output.oper for output in outputs] + list(operations)
+    ]
+
+
+def name_of_output(output):
+    """The name of the tensor that a `TF_Output` is."""
+    return '%s:%d' % (_c_api.TF_OperationName(output.oper), output.index)
+
+
+def callable_options(feeds, fetches, targets, run_options):
+    """The `CallableOptions` that do what `Session._call_tf_sessionrun` is asked to.
+
+    Args:
+        feeds: a list of `TF_Output`s.
+        fetches: a list of `TF_Output`s.
+        targets: a list of `TF_Operation`s.
+        run_options: a buffer that holds `RunOptions`, or `None`.
+    """
+    options = _config_pb2.CallableOptions(
+        feed=map(name_of_output, feeds),
+        fetch=map(name_of_output, fetches),
+        target=map(_c_api.TF_OperationName, targets),
+    )
+    if run_options is not None:
+        options.run_options.ParseFromString(_c_api.TF_GetBuffer(run_options))
+    return options
+
+
+def connected_options(options, connections):
+    """`CallableOptions` with further edges.
+
+    Args:
+        options: the `CallableOptions`, which stay as they are.
+        connections: a list of `pull.Connection`s.
+    """
+    connected = _config_pb2.CallableOptions()
+    connected.CopyFrom(options)
+    for connection in connections:
+        edge = connected.tensor_connection.add()
+        edge.from_tensor = connection.replacement.name
+        edge.to_tensor = connection.replaced.name
+    return connected
+
+
+def abandon_session(session):
+    """Gives a session up without closing it.
+
+    To close it would be another call, which in TensorFlow 1.11 has no time limit.
+    """
+    session._closed, session._session = True, None
+
+
+def answers_calls(target, seconds):
+    """Whether the server at `target` answers a call within so many seconds."""
+    # Without a filter, TensorFlow 1.11 has the server wait for every other task of its cluster, of
+    # which some may be gone (`tests/unit/failures/test_liveness.py`).
+    config = tf.ConfigProto(
+        operation_timeout_in_ms=int(1000 * seconds), device_filters=['/job:nobody']
+    )
+    session = tf.Session(target, graph=tf.Graph(), config=config)
+    try:
+        session.list_devices()
+        return True
+    except tf.errors.OpError:
+        return False
+    finally:
+        abandon_session(session)
+
+
+def constant_value(tensor):
+    """The value of a tensor that is known without running anything, or `None`.
+
+    `tf.contrib.util` offers it too, but the first use of `tf.contrib` imports all of it: seconds of
+    processor time on every rank, and some 100 MB (TF 1.11; proven by
+    `tests/unit/compat/test_graph_queries.py::test_reading_a_graph_does_not_import_contrib`).
+    """
+    return _tensor_util.constant_value(tensor)

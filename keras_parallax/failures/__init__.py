@@ -1,0 +1,1 @@
+"""How a lost rank is detected, and which rank reports it."""

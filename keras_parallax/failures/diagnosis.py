@@ -1,0 +1,276 @@
+"""Whether a job can go on, judged from what its ranks report, and when they are to report."""
+
+from typing import NamedTuple
+
+from keras_parallax.errors import (
+    ServerLostError,
+    UnequalBatchesError,
+    UnequalCallsError,
+    WorkerFailedError,
+)
+
+#: The states that a rank reports.
+RUNNING, FINISHED, FAILED = 'running', 'finished', 'failed'
+
+
+#: How often ranks tell each other how they are. Each time takes Horovod 2 ms of every processor
+#: between two ranks, 3 between four, and what they compute meanwhile waits for each other.
+INTERVAL_SECONDS = 4.0
+
+
+#: The same, while they train in lockstep: no step ends if one of them is not well.
+QUIET_SECONDS = 32.0
+
+
+#: The same, while one waits until the others read a table no more, to write it.
+AWAITED_SECONDS = 0.25
+
+
+#: How long after an error one rank's step may go on that another's has ended with: where all fail
+#: alike, they do not at the same moment.
+_TOGETHER_SECONDS = 3.0
+
+
+class Progress(NamedTuple):
+    """How far a rank has come.
+
+    Attributes:
+        steps: training steps begun.
+        gathers: collectives begun outside steps, by `Job.collective`.
+        in_lockstep: whether it is in a step that ends for no rank before all have begun it.
+        in_gather: whether it waits for the other ranks in such a collective.
+        call: the name of the call that it waits in, or `None`.
+        broken: where an error has ended training last: the step that it came, or would have come,
+            to, `gathers` at that time, and the error in words, a list; `None` if none has.
+    """
+
+    steps: int = 0
+    gathers: int = 0
+    in_lockstep: bool = False
+    in_gather: bool = False
+    call: str = None
+    broken: list = None
+
+
+def report_due(reported, lockstep_began, is_awaited=False):
+    """When a rank that has nothing new to tell is to tell the others how it is.
+
+    All ranks begin a step of lockstep at about the same time, so they come to the same answer. If
+    one fails, the others' step does not end, and they hear of it as soon as if they were idle.
+
+    Args:
+        reported: when it last did, seconds of any clock.
+        lockstep_began: when it last began a step that ends for no rank before all have begun it.
+        is_awaited: whether a rank waits at a write, as `write_order` says.
+
+    Returns:
+        A time.
+
+    Example:
+        ```python
+        >>> report_due(100, 0), report_due(100, 110), report_due(100, 131)
+        (104.0, 114.0, 132.0)
+        ```
+    """
+    if is_awaited:
+        return reported + AWAITED_SECONDS
+    return min(max(reported, lockstep_began) + INTERVAL_SECONDS, reported + QUIET_SECONDS)
+
+
+def verdict(states, step_timeout=0):
+    """Judges the reports of all ranks.
+
+    Args:
+        states: a list with a dict for each rank: `state`, the fields of its `Progress`, `in_step`
+            (seconds that its present step lasts, 0 between steps), `in_call` (the same of a
+            collective outside steps, or at a write), `in_write` (as `write_order.met` takes it),
+            `in_horovod` (the name of an operation of Horovod's in which
+            the script itself has been for long), `host`, `error` (a sentence, of a failed rank),
+            `lost` (a sentence about a dedicated server that the rank has found to be gone).
+            `broken` has a fourth item, the seconds since then.
+        step_timeout: seconds that a step, or a wait outside steps, may last; 0 for any time.
+
+    Returns:
+        `None` if the job can go on, otherwise an exception that says why it cannot.
+    """
+    for state in states:
+        if state.get('lost'):
+            return ServerLostError(state['lost'])
+    for rank, state in enumerate(states):
+        if state['state'] == FAILED:
+            return WorkerFailedError(
+                'Rank %d on host %s failed: %s' % (rank, state['host'], state['error'])
+            )
+    return (
+        _broken_off(states) or _parted(states) or _ended(states) or _overdue(states, step_timeout)
+    )
+
+
+def different_calls(calls):
+    """The exception for ranks that meet in different calls, or `None`.
+
+    Args:
+        calls: a list with the name of each rank's call.
+    """
+    for rank, call in enumerate(calls):
+        if call != calls[0]:
+            return _apart(0, calls[0], rank, call)
+    return None
+
+
+def speaker(states):
+    """The one rank that tells the user why the job cannot go on; a failed one tells that itself.
+
+    Args:
+        states: as `verdict` takes them.
+
+    Returns:
+        The lowest of those ranks that are not to blame, if there are any: of the ranks that run,
+        one of which no step has ended with an error, and that has begun the most steps.
+    """
+
+    def aptness(rank):
+        state = states[rank]
+        runs, is_well = state['state'] == RUNNING, state['state'] != FAILED
+        return runs, is_well, not state.get('broken'), state['steps'], -rank
+
+    return max(range(len(states)), key=aptness)
+
+
+def _apart(first, call, second, another):
+    return UnequalCallsError(
+        'Rank %d is in %s, but rank %d in %s; make the same calls on every rank, in the same order.'
+        % (first, _told(call), second, _told(another))
+    )
+
+
+def _told(call):
+    return call or 'a call that all ranks make'
+
+
+def _names(ranks):
+    return ' and '.join('rank %d' % rank for rank in ranks)
+
+
+def _broken_off(states):
+    """The exception for a rank whose training an error has ended, unless all have had one.
+
+    Its script has caught the error, or the rank would have failed.
+    """
+    for rank, state in enumerate(states):
+        step, gathers, error, ago = state.get('broken') or (0, 0, None, 0)
+        if not step or ago < _TOGETHER_SECONDS:
+            continue
+        for other in states:
+            waits = other.get('in_gather') and other['gathers'] > gathers
+            goes_on = other['state'] == RUNNING and (waits or other['steps'] >= step)
+            if goes_on and _last_broken(other) < step:
+                return WorkerFailedError(
+                    'Rank %d on host %s failed in training batch %d: %s'
+                    % (rank, state['host'], step, error)
+                )
+    return None
+
+
+def _last_broken(state):
+    return (state.get('broken') or [0])[0]
+
+
+def _ended(states):
+    """The exception for ranks that have ended while others wait for them, or `None`."""
+    ended = [rank for rank, state in enumerate(states) if state['state'] == FINISHED]
+    if not ended:
+        return None
+    fewest = min(ended, key=lambda rank: states[rank]['steps'])
+    waiting = [
+        rank for rank, state in enumerate(states) if state['steps'] > states[fewest]['steps']
+    ]
+    if waiting:
+        return UnequalBatchesError(
+            'Rank %d ended after %d training batches while %s; give every rank the same number of '
+            'batches.'
+            % (
+                fewest,
+                states[fewest]['steps'],
+                ', '.join(
+                    'rank %d began batch %d' % (rank, states[rank]['steps']) for rank in waiting
+                ),
+            )
+        )
+    for rank, state in enumerate(states):
+        gone, call = ended, "Horovod's operation %s" % state.get('in_horovod')
+        if state.get('in_gather'):
+            gone = [other for other in ended if _is_behind(states[other], state)]
+            call = _told(state.get('call'))
+        if gone and (state.get('in_gather') or state.get('in_horovod')):
+            return UnequalCallsError(
+                'Rank %d waits in %s for %s, which %s ended; make the same calls on every rank, '
+                'and let none end before the others.' % (rank, call, _names(gone), _have(gone))
+            )
+    return None
+
+
+def _have(ranks):
+    return 'has' if len(ranks) == 1 else 'have'
+
+
+def _parted(states):
+    """The exception for two ranks that wait for each other at different places, or `None`.
+
+    One waits where all ranks tell each other something, and another in a step that the first has
+    not begun, or in another call. Neither can go on, and so the ranks need not have reported at the
+    same moment.
+    """
+    for rank, state in enumerate(states):
+        for other, ahead in enumerate(states):
+            call, another = state.get('call'), ahead.get('call')
+            meet = state.get('in_gather') and ahead.get('in_gather')
+            if meet and state['gathers'] == ahead['gathers'] and call != another:
+                return _apart(rank, call, other, another)
+            waits = state.get('in_gather') and ahead.get('in_lockstep')
+            if waits and state['gathers'] > ahead['gathers'] and state['steps'] < ahead['steps']:
+                return UnequalBatchesError(
+                    'Rank %d waits for the other ranks after %d training batches, in %s, while '
+                    'rank %d began batch %d; give every rank the same number of batches, and make '
+                    'the same calls on every rank.'
+                    % (rank, state['steps'], _told(call), other, ahead['steps'])
+                )
+    return None
+
+
+def _overdue(states, step_timeout):
+    """The exception for a step or another wait that has lasted too long, or `None`."""
+    for rank, state in enumerate(states):
+        if step_timeout and state.get('in_call', 0) > step_timeout:
+            late = [other for other in range(len(states)) if _is_behind(states[other], state)]
+            return WorkerFailedError(
+                'Rank %d has waited %d s in %s for %s. If that is no hang, allow more with '
+                'ParallaxStrategy(step_timeout=...).'
+                % (rank, state['in_call'], _told(state.get('call')), _names(late) or 'the others')
+            )
+    first = max(range(len(states)), key=lambda rank: states[rank]['in_step'])
+    if not step_timeout or states[first]['in_step'] <= step_timeout:
+        return None
+    step = states[first]['steps']
+    behind = [
+        'rank %d on host %s' % (rank, state['host'])
+        for rank, state in enumerate(states)
+        if state['steps'] < step
+    ]
+    if behind:
+        return WorkerFailedError(
+            'Rank %d has waited %d s in training batch %d for %s, which did not begin it. If that '
+            'is no hang, allow more with ParallaxStrategy(step_timeout=...).'
+            % (first, states[first]['in_step'], step, ' and '.join(behind))
+        )
+    return WorkerFailedError(
+        'Training batch %d has lasted %d s on rank %d on host %s, and all ranks have begun it. If '
+        'that is no hang, allow more with ParallaxStrategy(step_timeout=...).'
+        % (step, states[first]['in_step'], first, states[first]['host'])
+    )
+
+
+def _is_behind(state, waiting):
+    if waiting.get('in_write'):
+        return state.get('in_write') != waiting['in_write']
+    return state.get('gathers', 0) < waiting['gathers']

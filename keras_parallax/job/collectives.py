@@ -1,0 +1,183 @@
+"""Small collective calls between the ranks, outside any model's graph.
+
+Each has a graph and a session of its own, so that it neither adds operations to the user's graph
+(which would differ from rank to rank) nor takes memory of a card.
+"""
+
+import json
+import queue
+import threading
+
+import numpy as np
+
+from keras_parallax.compat import session_config
+from keras_parallax.compat.horovod_api import horovod_ops, hvd
+from keras_parallax.compat.tensorflow_api import attr_value_pb2, tf
+from keras_parallax.job import devices
+
+#: A value that takes no more as a line of text is sent by a sum.
+_SHORT_BYTES = 256
+
+
+#: How often a rank that waits in a collective looks whether it need not.
+_LOOK_SECONDS = 0.5
+
+
+def unmerged(tensor):
+    """Keeps TensorFlow from merging a collective with another one of the same input.
+
+    Horovod 0.19.5 does not declare its operations stateful. TensorFlow then makes one of two that
+    gather the same ids, and each process keeps the name of either, so that the ranks would wait for
+    each other for ever. Operations whose attributes differ are not merged.
+
+    Args:
+        tensor: what the collective's operation returns.
+
+    Returns:
+        The same tensor.
+    """
+    name = attr_value_pb2.AttrValue(s=tensor.op.name.encode('utf-8'))
+    tensor.op._set_attr('_parallax_collective', name)
+    return tensor
+
+
+def run_beside(act, problem):
+    """Runs a collective in a thread of its own, for Horovod 0.19.5 cannot interrupt one.
+
+    Args:
+        act: a function of nothing.
+        problem: function that returns an exception if there is no sense in waiting any longer, and
+            `None` as long as there is.
+
+    Returns:
+        What `act` returns.
+
+    Raises:
+        What `act` raises, or what `problem` returns.
+    """
+    outcome = queue.Queue()
+
+    def put_outcome():
+        try:
+            outcome.put((act(), None))
+        except Exception as error:
+            outcome.put((None, error))
+
+    if problem() is not None:
+        raise problem()
+    thread = threading.Thread(target=put_outcome, name='parallax-collective')
+    thread.daemon = True
+    thread.start()
+    while outcome.empty():
+        if problem() is not None:
+            raise problem()
+        thread.join(_LOOK_SECONDS)
+    returned, error = outcome.get()
+    if error is not None:
+        raise error
+    return returned
+
+
+class Gatherer:
+    """Gathers a JSON-able value from every rank.
+
+    Every rank must make the same calls in the same order. Two gatherers of different names are
+    independent of each other, so that each may be used from a thread of its own.
+
+    Short values take one sum, always of the same size, in which each rank has its own place: of all
+    collectives, Horovod 0.19.5 remembers only such sums. On what it does not remember its ranks
+    have to agree anew, which takes them more than the collective itself.
+    """
+
+    def __init__(self, name):
+        self._rank, self._size = hvd.rank(), hvd.size()
+        graph = tf.Graph()
+        with graph.as_default(), tf.device('/cpu:0'):
+            self._line = tf.placeholder(tf.uint8, [None])
+            self._places = tf.placeholder(tf.int32, [self._size, _SHORT_BYTES // 4])
+            # Collectives are matched by name: explicit ones cannot drift apart between ranks.
+            self._sum = horovod_ops._allreduce(self._places, name='parallax.%s.sum' % name)
+            self._all = horovod_ops.allgather(self._line, name='parallax.%s.all' % name)
+        self._session = tf.Session(graph=graph, config=session_config.of_collectives())
+
+    def __call__(self, value):
+        """Gathers `value` from every rank.
+
+        Args:
+            value: anything that `json.dumps` takes.
+
+        Returns:
+            A list with each rank's value, in order of rank.
+        """
+        # JSON as it is written here has neither line breaks nor zeros.
+        line = (json.dumps(value, separators=(',', ':')) + '\n').encode('utf-8')
+        line = np.frombuffer(line, np.uint8)
+        places = np.zeros([self._size, _SHORT_BYTES], np.uint8)
+        places[self._rank, : len(line)] = line[:_SHORT_BYTES]
+        places = self._session.run(self._sum, {self._places: places.view(np.int32)})
+        lines = [place.tobytes().rstrip(b'\0') for place in places]
+        if not all(line.endswith(b'\n') for line in lines):
+            lines = self._session.run(self._all, {self._line: line}).tobytes().splitlines()
+        return [json.loads(line.decode('utf-8')) for line in lines]
+
+
+def unfolded_zero(loss):
+    """A zero that TensorFlow 1.11 does not know to be one, of the loss's dtype.
+
+    It takes Horovod's operations for pure functions: an allreduce of a constant is folded when the
+    graph is optimized, and so runs once instead of every step (proven by
+    `tests/parallel/test_barrier.py`).
+    """
+    return tf.cast(tf.less(tf.abs(loss), -1.0), loss.dtype)
+
+
+def kept(totals, rank):
+    """Has TensorFlow compute sums over the ranks on a rank that reads them nowhere.
+
+    It drops an operation without side effects whose result nothing reads, even one that others wait
+    for, and then the other ranks would wait for ever (TF 1.11; proven by
+    `tests/parallel/test_barrier.py`). So they are stored.
+
+    Args:
+        totals: the sums, a list of vectors.
+        rank: this process's rank.
+
+    Returns:
+        A list of operations.
+    """
+    stored = []
+    for total in totals:
+        with tf.name_scope(None), tf.device(devices.shard_device(rank)):
+            variable = tf.Variable(
+                tf.zeros(total.shape, total.dtype),
+                trainable=False,
+                collections=[],
+                name='parallax/total',
+            )
+            stored.append(tf.assign(variable, total).op)
+    return stored
+
+
+def broadcast(synced, root_rank, gather, prefix):
+    """Operations that give every rank the values that one rank has. A collective call.
+
+    Args:
+        synced: as `synced_variables` returns it; what not all ranks have is left alone.
+        root_rank: the rank whose values count.
+        gather: function that gathers a value from every rank.
+        prefix: prefix of the collectives' names.
+
+    Returns:
+        A list of collective operations, to be run together.
+    """
+    everywhere = set.intersection(*map(set, gather(sorted(synced))))
+    assigned = []
+    for name in sorted(everywhere):
+        with tf.name_scope(None):
+            value = horovod_ops.broadcast(
+                synced[name].value(),
+                root_rank,
+                name='%s.broadcast.%s' % (prefix, name.replace(':', '.')),
+            )
+        assigned.append(synced[name].assign(value).op)
+    return assigned

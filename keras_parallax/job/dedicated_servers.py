@@ -1,0 +1,168 @@
+"""How a dedicated server learns of the job that it is to serve, and how the job finds it.
+
+TensorFlow 1.11 wants the addresses of all tasks when a server starts, but those of a job's workers
+are known only when the job starts. So a dedicated server begins as a *door*: a server that knows
+nobody, with a queue into which rank 0 puts an offer, the addresses of the job. The process then
+starts anew, as a task of that job on the same port. See `docs/design/dedicated-servers.md`.
+"""
+
+import json
+import threading
+import time
+from typing import Dict, List, NamedTuple
+
+from keras_parallax.compat.tensorflow_api import abandon_session, tf
+from keras_parallax.failures import probe
+
+_DOOR = 'door'
+
+
+_QUEUE = 'parallax.offers'
+
+
+#: How long a server may take to be there, so that it may be started together with the job.
+_REACH_SECONDS = 30
+
+
+#: How long it may take to start anew.
+_TAKE_SECONDS = 60
+
+
+_ASK_SECONDS = 5
+
+
+class Offer(NamedTuple):
+    """What a door is told.
+
+    Attributes:
+        cluster: dict from TensorFlow's job names to lists of addresses.
+        job: the job name of the dedicated servers, which no other job has.
+        task: the number of the server that is told.
+    """
+
+    cluster: Dict[str, List[str]]
+    job: str
+    task: int
+
+    def to_text(self):
+        """The offer as a string."""
+        return json.dumps(self._asdict(), sort_keys=True)
+
+    @classmethod
+    def from_text(cls, text):
+        """The offer that `to_text` has written."""
+        return cls(**json.loads(text))
+
+
+class Door:
+    """A door, open from its making on.
+
+    Args:
+        port: the port.
+
+    Attributes:
+        offer: the text of the `Offer` that came, or `None`.
+        came: a `threading.Event`, set when an offer has come.
+    """
+
+    def __init__(self, port):
+        self.offer, self.came = None, threading.Event()
+        self._server = tf.train.Server({_DOOR: ['localhost:%d' % port]}, _DOOR, 0)
+        # A thread, because no signal is handled while the main thread waits in TensorFlow.
+        thread = threading.Thread(target=self._wait)
+        thread.daemon = True
+        thread.start()
+
+    def _wait(self):
+        with tf.Graph().as_default():
+            offer = _queue().dequeue()
+            self.offer = tf.Session(self._server.target).run(offer).decode('utf-8')
+        self.came.set()
+
+
+def _queue():
+    with tf.device('/job:%s/task:0' % _DOOR):
+        return tf.FIFOQueue(1, [tf.string], shared_name=_QUEUE)
+
+
+def hand_over(cluster, job):
+    """Tells the dedicated servers of a job the job's addresses, and waits until they serve it.
+
+    Args:
+        cluster: dict from TensorFlow's job names to lists of addresses.
+        job: the job name of the dedicated servers.
+
+    Returns:
+        `None`, or what is wrong with one of them, as a sentence that names its address.
+    """
+    addresses = cluster[job]
+    deadline = time.monotonic() + _REACH_SECONDS
+    for address in addresses:
+        while probe.probe(address) != probe.ANSWERS:
+            if time.monotonic() > deadline:
+                return (
+                    'No server answers at %s; start one there with: keras-parallax server --port '
+                    '%s' % (address, address.rsplit(':', 1)[1])
+                )
+            time.sleep(0.2)
+    for task, address in enumerate(addresses):
+        with tf.Graph().as_default():
+            problem = _run(address, _queue().enqueue(Offer(cluster, job, task).to_text()))
+        if isinstance(problem, tf.errors.InvalidArgumentError):
+            return 'The server at %s serves another job.' % address
+        # Another error may mean that it started anew before it could answer.
+    deadline = time.monotonic() + _TAKE_SECONDS
+    for task, address in enumerate(addresses):
+        problem = lost(address, job, task)
+        while problem is not None:
+            if time.monotonic() > deadline:
+                return '%s It was told of this job, but does not serve it.' % problem
+            time.sleep(0.2)
+            problem = lost(address, job, task)
+    return None
+
+
+def lost(address, job, task):
+    """Asks a dedicated server whether it serves a job.
+
+    Args:
+        address: its address.
+        job: the job name of the job's dedicated servers.
+        task: its number among them.
+
+    Returns:
+        `None` if it does, otherwise why not, as a sentence that names its address.
+    """
+    answer = probe.probe(address)
+    if answer != probe.ANSWERS:
+        return 'The server at %s is gone (%s).' % (address, _IN_WORDS[answer])
+    with tf.Graph().as_default(), tf.device('/job:%s/task:%d' % (job, task)):
+        problem = _run(address, tf.no_op(), '/job:%s/task:%d' % (job, task))
+    if isinstance(problem, tf.errors.InvalidArgumentError):
+        return 'The server at %s was started anew, so what it held is lost.' % address
+    if problem is not None:
+        return 'The server at %s is gone (%s).' % (address, _first_line(problem))
+    return None
+
+
+_IN_WORDS = {probe.GONE: 'nothing listens there', probe.SILENT: 'its host does not answer'}
+
+
+def _run(address, operation, only=None):
+    """Runs an operation by the server at an address; returns the `OpError` that it led to."""
+    config = tf.ConfigProto(operation_timeout_in_ms=_ASK_SECONDS * 1000)
+    if only:
+        # Without it, the server would wait for every other task of its cluster.
+        config.device_filters.append(only)
+    session = tf.Session('grpc://' + address, graph=operation.graph, config=config)
+    try:
+        session.run(operation)
+        return None
+    except tf.errors.OpError as error:
+        return error
+    finally:
+        abandon_session(session)
+
+
+def _first_line(error):
+    return (error.message or type(error).__name__).splitlines()[0]

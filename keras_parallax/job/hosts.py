@@ -1,0 +1,39 @@
+"""TODO."""
+
+
+def hosts_of(places):
+    """Groups ranks by the host that they are on.
+
+    Several hosts may have one name (two addresses of one machine, containers): a rank whose local
+    rank its host's name has had already is on the next host of that name.
+
+    Args:
+        places: for each rank its host's name and its local rank.
+
+    Returns:
+        A list with the ranks of each host, in order of local rank. Where local ranks contradict
+        the names of hosts, each rank counts as a host of its own.
+
+    Example:
+        ```python
+        >>> hosts_of([('a', 0), ('a', 1), ('b', 0), ('b', 1)])
+        [[0, 1], [2, 3]]
+        ```
+    """
+    seen, hosts = {}, {}
+    for rank, (name, local_rank) in enumerate(places):
+        number = seen[name, local_rank] = seen.get((name, local_rank), -1) + 1
+        hosts.setdefault((name, number), []).append((local_rank, rank))
+    found = [sorted(ranks) for ranks in hosts.values()]
+    if any([local for local, _ in ranks] != list(range(len(ranks))) for ranks in found):
+        return [[rank] for rank in range(len(places))]
+    return [[rank for _, rank in ranks] for ranks in found]
+
+
+def pays(hosts):
+    """Whether local aggregation saves anything: several workers on a host, and several hosts.
+
+    Args:
+        hosts: as `hosts_of` returns them.
+    """
+    return len(hosts) > 1 and any(len(ranks) > 1 for ranks in hosts)

@@ -1,0 +1,100 @@
+"""Which servers hold shards, on which device, and which worker owns each. Pure functions."""
+
+import re
+from typing import NamedTuple, Tuple
+
+from keras_parallax.errors import PlanError
+from keras_parallax.job.devices import cpu_of
+
+HOST = 'host'
+
+
+_ADDRESS = re.compile(r'[^\s:/]+:(?P<port>\d{1,5})')
+
+
+class Servers(NamedTuple):
+    """The servers that hold a job's shards, by number.
+
+    Attributes:
+        devices: for each server the device string of its shards: always a CPU.
+        owners: for each server its owner: the rank that drives the updates of its shards.
+        addresses: for each dedicated server `'host:port'`; empty if workers' processes serve.
+    """
+
+    devices: Tuple[str, ...]
+    owners: Tuple[int, ...]
+    addresses: Tuple[str, ...] = ()
+
+    def owner_on(self, device):
+        """The owner of what lies on a device, or `None` if it is none of theirs."""
+        return self.owners[self.devices.index(device)] if device in self.devices else None
+
+    @property
+    def count(self):
+        """How many servers hold shards: `plan.servers`."""
+        return len(self.devices)
+
+
+def checked(servers):
+    """The argument `servers` of `ParallaxStrategy`, checked.
+
+    Args:
+        servers: `None`, `'host'`, or the addresses of dedicated servers.
+
+    Returns:
+        `None`, `'host'`, or a tuple of strings.
+
+    Raises:
+        PlanError: it is none of these.
+    """
+    if servers is None or servers == HOST:
+        return servers
+    if isinstance(servers, (list, tuple)) and servers:
+        for address in servers:
+            found = _ADDRESS.fullmatch(address) if isinstance(address, str) else None
+            if not found or not 0 < int(found.group('port')) < 65536:
+                raise PlanError(
+                    "servers must hold addresses such as 'host:12345', but %r is in it."
+                    % (address,)
+                )
+        if len(set(servers)) < len(servers):
+            raise PlanError('servers names an address twice: %s.' % ', '.join(servers))
+        return tuple(servers)
+    raise PlanError(
+        "servers must be None, 'host' or a list of addresses such as 'host:12345', but %r was "
+        'given.' % (servers,)
+    )
+
+
+def place_servers(servers, ranks, first_ranks, worker_job, server_job=None):
+    """Numbers the servers that hold shards, and gives each an owner.
+
+    Args:
+        servers: as `checked` returns it. `None`: a server in each worker's process, owned by it;
+            `'host'`: only those of the first worker on each host; addresses: dedicated servers,
+            whose owners are spread evenly over the ranks.
+        ranks: number of ranks.
+        first_ranks: the first rank of each host.
+        worker_job: TensorFlow's job name of the workers; a worker's task number is its rank.
+        server_job: TensorFlow's job name of the dedicated servers.
+
+    Returns:
+        `Servers`.
+
+    Example:
+        ```python
+        >>> place_servers('host', 4, [0, 2], 'worker').owners
+        (0, 2)
+        >>> place_servers(('a:1', 'b:1'), 4, [0, 2], 'worker', 'server').owners
+        (0, 2)
+        ```
+    """
+    if servers is None or servers == HOST:
+        owners = tuple(range(ranks) if servers is None else first_ranks)
+        return Servers(tuple(cpu_of(worker_job, rank) for rank in owners), owners)
+    count = len(servers)
+    return Servers(
+        tuple(cpu_of(server_job, number) for number in range(count)),
+        tuple(number * ranks // count for number in range(count)),
+        tuple(servers),
+    )

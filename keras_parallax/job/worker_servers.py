@@ -1,0 +1,121 @@
+"""The TensorFlow servers of a job: one in each worker process, found over Horovod, and others."""
+
+import os
+import socket
+import uuid
+from typing import Any, NamedTuple
+
+import psutil
+
+from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.errors import ParallaxError, ServerLostError
+from keras_parallax.job import dedicated_servers
+from keras_parallax.job.devices import WORKER_JOB
+
+#: How often to pick other ports when some rank's free port was taken before its server had it.
+_ATTEMPTS = 5
+
+
+def address_of(servers, rank):
+    """The `'address:port'` of a rank's server in a `tf.train.ClusterSpec`."""
+    return servers.task_address(WORKER_JOB, rank)
+
+
+def own_address(environ, addresses_of, hostname):
+    """The address at which the other ranks of the job reach this one.
+
+    It is the address of the interface that Horovod's Gloo uses, which `horovodrun` passes on in
+    `HOROVOD_GLOO_IFACE`; without one (`mpirun`), it is the host's name.
+
+    Args:
+        environ: the process's environment, a mapping.
+        addresses_of: function from an interface's name to a list of its IPv4 addresses.
+        hostname: the host's name.
+
+    Returns:
+        An address or a host name, a string.
+
+    Raises:
+        ParallaxError: the interface has no IPv4 address.
+    """
+    interface = environ.get('HOROVOD_GLOO_IFACE')
+    if not interface:
+        return hostname
+    addresses = addresses_of(interface)
+    if not addresses:
+        raise ParallaxError(
+            'Horovod uses network interface %s of host %s, which has no IPv4 address; choose '
+            'another with horovodrun --network-interface.' % (interface, hostname)
+        )
+    return addresses[0]
+
+
+def find_own_address():
+    """The `own_address` of this process."""
+    return own_address(os.environ, _addresses_of, socket.gethostname())
+
+
+def _addresses_of(interface):
+    return [
+        entry.address
+        for entry in psutil.net_if_addrs().get(interface, ())
+        if entry.family == socket.AF_INET
+    ]
+
+
+def _free_port(address):
+    with socket.socket() as probe:
+        probe.bind((address, 0))
+        return probe.getsockname()[1]
+
+
+class Served(NamedTuple):
+    """The TensorFlow cluster of a job.
+
+    Attributes:
+        server: this process's `tf.train.Server`.
+        server_job: TensorFlow's job name of the dedicated servers.
+    """
+
+    server: Any
+    server_job: str
+
+
+def start_servers(rank, config, gather, dedicated=()):
+    """Starts this process's server and finds the other servers of the job. A collective call.
+
+    Args:
+        rank: this process's rank.
+        config: the `tf.ConfigProto` of its devices.
+        gather: a `Gatherer`.
+        dedicated: the addresses of dedicated servers.
+
+    Returns:
+        `Served`. Its server knows the address of every rank's, and of the dedicated ones.
+
+    Raises:
+        ParallaxError: a rank found no port that its server could listen on.
+        ServerLostError: a dedicated server is not there, or serves another job.
+    """
+    # A server that serves another job has other devices, so the two can never be mistaken.
+    server_job = 'server_%s' % gather(uuid.uuid4().hex[:12])[0]
+    for _ in range(_ATTEMPTS):
+        address = find_own_address()
+        tasks = {WORKER_JOB: gather('%s:%d' % (address, _free_port(address)))}
+        if dedicated:
+            tasks[server_job] = list(dedicated)
+        problem = server = None
+        try:
+            server = tf.train.Server(tf.train.ClusterSpec(tasks), WORKER_JOB, rank, config=config)
+        except tf.errors.OpError as error:
+            problem = 'rank %d at %s: %s' % (rank, tasks[WORKER_JOB][rank], error.message)
+        problems = [found for found in gather(problem) if found]
+        if not problems:
+            break
+    else:
+        raise ParallaxError('No free port for the servers of: %s.' % '; '.join(problems))
+    if dedicated:
+        problem = gather(dedicated_servers.hand_over(tasks, server_job) if rank == 0 else None)[0]
+        if problem:
+            raise ServerLostError(problem)
+    return Served(server, server_job)

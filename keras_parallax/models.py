@@ -1,0 +1,233 @@
+"""`load_model`: a model and its optimizer from a file, compiled to train on in a job."""
+
+import functools
+import json
+import os
+import warnings
+
+from keras_parallax import compiling, training_loop
+from keras_parallax.checkpoint import keras_file_read, keras_file_write, once, resume
+from keras_parallax.compat import keras_api, late_import
+from keras_parallax.compat.horovod_api import hvd
+from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.errors import CheckpointError, ParallaxError, ScopeError
+from keras_parallax.optimizer import ParallaxOptimizer
+from keras_parallax.session import graph_scope as graph_scope_module
+from keras_parallax.session.graph_scope import scope_of
+from keras_parallax.step.exchange import MEAN
+from keras_parallax.tables.rows import BLOCK_BYTES
+from keras_parallax.tables.sharded_variable import ShardedVariable
+from keras_parallax.updates.table_updates import EXACT
+
+
+def load_model(
+    filepath,
+    custom_objects=None,
+    compile=True,
+    name=None,
+    compression=hvd.Compression.none,
+    pull_compression=hvd.Compression.none,
+    sparse_update=EXACT,
+    sparse_reduction=MEAN,
+):
+    """Loads a model to train on in this job. A collective call, inside the strategy's scope.
+
+    Args:
+        filepath: a checkpoint of `kp.callbacks.ModelCheckpoint` of either form, or a file that
+            `model.save` wrote, with keras-parallax or with plain Keras.
+        custom_objects: dict from names to classes or functions that Keras does not know.
+        compile: whether to compile the model as it was when it was saved, and to restore the
+            state of its optimizer. Without, every rank must see the file.
+        name: as in `ParallaxOptimizer`.
+        compression: as in `ParallaxOptimizer`.
+        pull_compression: as in `ParallaxOptimizer`.
+        sparse_update: as in `ParallaxOptimizer`.
+        sparse_reduction: as in `ParallaxOptimizer`.
+
+    Returns:
+        A model of the Keras package that wrote the file.
+
+    Raises:
+        ScopeError: called outside `with strategy:`.
+        CheckpointError: the file is damaged, or holds weights only.
+
+    Example:
+        ```python
+        >>> import os, tempfile, keras, keras_parallax as kp
+        >>> model = keras.models.Sequential([keras.layers.Embedding(9, 1, input_length=1)])
+        >>> model.compile('adagrad', 'mse')
+        >>> path = os.path.join(tempfile.mkdtemp(), 'model.h5')
+        >>> model.save(path)
+        >>> with kp.ParallaxStrategy() as strategy:
+        ...     model = kp.load_model(path, sparse_update='lazy')
+        >>> model.optimizer.get_config()['lr'] > 0
+        True
+        ```
+    """
+    scope = scope_of(tf.get_default_graph())
+    if scope is None or scope.open_strategy is None:
+        raise ScopeError('Call kp.load_model inside `with strategy:`.')
+    read = functools.partial(_read_configs, filepath) if scope.job.rank == 0 else lambda: None
+    # Only rank 0 may see a file, and all must make the same model.
+    with scope.job.call('kp.load_model'):
+        name_of_package, config, training = resume.on_every_rank(scope.job, filepath, read)[0]
+    package = keras_api.keras_package(name_of_package)
+    model = package.module.models.model_from_config(config, custom_objects)
+    if not compile or training is None:
+        if compile:
+            told = '%s holds no compiled model: compile it yourself.' % filepath
+            warnings.warn(told, stacklevel=2)
+        with resume.opened(filepath, checked=False) as (file, sources, _):
+            mover = keras_file_read.Mover(model, BLOCK_BYTES, None, sources)
+            keras_file_read.read_weights(model, keras_file_read.weights_group(file), False, mover)
+        return model
+    wrap = functools.partial(
+        ParallaxOptimizer,
+        name=name,
+        compression=compression,
+        pull_compression=pull_compression,
+        sparse_update=sparse_update,
+        sparse_reduction=sparse_reduction,
+    )
+    _compile(package, model, training, custom_objects or {}, wrap)
+    with scope.job.call('kp.load_model'):
+        resume.resume(model, filepath)
+    return model
+
+
+def _read_configs(filepath):
+    """The name of the Keras package that wrote a file, its model, and how that was compiled."""
+    with resume.opened(filepath, checked=False) as (file, _, _):
+        version = _decoded(file.attrs.get('keras_version', b''))
+        config = _attribute(file, 'model_config')
+        if config is None:
+            raise CheckpointError(
+                '%s holds no model, only weights; build the model and call model.load_weights.'
+                % filepath
+            )
+        package = 'tf.keras' if version.endswith('-tf') else 'keras'
+        return package, config, _attribute(file, 'training_config')
+
+
+def _attribute(file, name):
+    value = file.attrs.get(name)
+    return None if value is None else json.loads(_decoded(value))
+
+
+def _decoded(value):
+    return value.decode('utf-8') if isinstance(value, bytes) else value
+
+
+def _compile(package, model, training, custom_objects, wrap):
+    optimizer = package.module.optimizers.deserialize(
+        training['optimizer_config'], custom_objects=custom_objects
+    )
+    arguments = {
+        name: _with_objects(value, custom_objects)
+        for name, value in training.items()
+        if name != 'optimizer_config'
+    }
+    model.compile(wrap(optimizer), **arguments)
+
+
+def _with_objects(value, custom_objects):
+    """Puts the user's functions in the place of their names."""
+    if isinstance(value, list):
+        return [_with_objects(one, custom_objects) for one in value]
+    if isinstance(value, dict):
+        return {name: _with_objects(one, custom_objects) for name, one in value.items()}
+    return custom_objects.get(value, value) if isinstance(value, str) else value
+
+
+_is_installed = False
+
+
+def install():
+    """Has what models of a strategy do go through here, once in a process.
+
+    That is also so for a Keras package that the script imports later.
+
+    Keras has no place to plug a file format or an engine in, so its methods are wrapped (Keras
+    2.2.4, TF 1.11; proven by `tests/parallel/test_saving.py` and
+    `tests/parallel/test_compiling.py`). Other models keep Keras's own methods, as ever.
+    """
+    global _is_installed
+    if not _is_installed:
+        _is_installed = True
+        _install()
+        late_import.when_imported('keras', _install)
+
+
+def _install():
+    graph_scope = graph_scope_module.scope_of(tf.get_default_graph())
+    if graph_scope is not None:
+        graph_scope.hand_session_to_keras()
+    native = tf.train.Optimizer
+    if not hasattr(native.apply_gradients, '_parallax'):
+        native.apply_gradients = compiling.apply_gradients_of(native.apply_gradients)
+        native.apply_gradients._parallax = True
+    for package in keras_api.loaded_keras_packages():
+        network, model = package.network, package.module.models.Model
+        if not hasattr(network.save, '_parallax'):
+            network.save = _routed(network.save, keras_file_write.save_model)
+            network.save_weights = _routed(network.save_weights, _save_weights)
+            network.load_weights = _routed(network.load_weights, _load_weights)
+            model.compile = compiling.compile_of(model.compile)
+            model._make_train_function = compiling.train_function_of(model._make_train_function)
+            base = package.module.optimizers.Optimizer
+            base.get_gradients = compiling.get_gradients_of(base.get_gradients)
+            package.layer.add_weight = graph_scope_module.recording(package)
+            training_loop.install(package)
+
+
+def _routed(original, ours):
+    @functools.wraps(original)
+    def method(model, filepath, *args, **kwargs):
+        # An open file of the caller's is for Keras to fill.
+        if not isinstance(filepath, str) or not keras_file_write.is_ours(model):
+            return original(model, filepath, *args, **kwargs)
+        if ours is keras_file_write.save_model:
+            return keras_file_write.save_model(model, filepath, *args, **kwargs)
+        return ours(original, model, filepath, *args, **kwargs)
+
+    method._parallax = True
+    return method
+
+
+def _save_weights(original, model, filepath, overwrite=True, save_format=None):
+    if _is_tensorflows(model, filepath, save_format):
+        _refuse_sharded(model, filepath, 'saved')
+        once.save(
+            keras_file_write.scope_of_model(model),
+            filepath,
+            ['checkpoint'] + keras_file_write.described(model),
+            write=lambda: original(model, filepath, overwrite, save_format),
+            own=lambda: None,
+            witness=filepath + '.index',
+        )
+        return None
+    return keras_file_write.save_weights(model, filepath, overwrite)
+
+
+def _load_weights(original, model, filepath, by_name=False, **arguments):
+    if _is_tensorflows(model, filepath) and not os.path.isfile(filepath):
+        _refuse_sharded(model, filepath, 'loaded')
+        return original(model, filepath, by_name, **arguments)
+    return keras_file_read.load_weights(model, filepath, by_name, **arguments)
+
+
+def _is_tensorflows(model, filepath, save_format=None):
+    """Whether `tf.keras` takes a path for a checkpoint of TensorFlow's, not an HDF5 file."""
+    if keras_api.package_of(model).name == 'keras':
+        return False
+    if save_format is not None:
+        return save_format.lower().strip() in ('tf', 'tensorflow')
+    return not filepath.endswith(('.h5', '.keras'))
+
+
+def _refuse_sharded(model, filepath, done):
+    if any(isinstance(weight, ShardedVariable) for weight in model.weights):
+        raise ParallaxError(
+            "Sharded tables cannot be %s in TensorFlow's own checkpoint format, which tf.keras "
+            'takes for %s; give the path the ending .h5.' % (done, filepath)
+        )

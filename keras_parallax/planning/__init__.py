@@ -1,0 +1,1 @@
+"""Pure functions from the description of a model to a plan."""

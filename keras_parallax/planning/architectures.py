@@ -1,0 +1,71 @@
+"""Which road a table takes where the architecture leaves the choice. Pure functions.
+
+A table that takes the dense road is of class dense: every worker holds it, and its whole gradient
+goes through allreduce, so that everything else treats it as any dense variable.
+"""
+
+import numpy as np
+
+from keras_parallax.planning import costs
+from keras_parallax.planning.classify import DENSE, Class
+
+HYBRID, ALLREDUCE, PS, AUTO = 'hybrid', 'allreduce', 'ps', 'auto'
+
+
+ARCHITECTURES = (HYBRID, ALLREDUCE, PS, AUTO)
+
+
+def choose(use, natural, architecture, alpha, cluster, fp16=costs.NOTHING_HALVED):
+    """Chooses the class of a table that could be sparse.
+
+    Args:
+        use: the `VariableUse` of a table.
+        natural: its `Class`, sparse.
+        architecture: one of `ARCHITECTURES`. `'allreduce'` compares the allgather of the touched
+            rows with the allreduce of the whole gradient, `'auto'` the servers with it; the others
+            leave nothing to choose.
+        alpha: the fraction of rows that a worker touches in a step, or `None` if it is not known;
+            the table then stays sparse, unless it is so small that even untouched it would be
+            cheaper dense.
+        cluster: the `costs.Cluster`, or `None` if it is not known: the table stays sparse.
+        fp16: `costs.Halved`: what travels in half precision.
+
+    Returns:
+        A `Class`.
+    """
+    if architecture in (HYBRID, PS) or cluster is None or cluster.workers == 1:
+        return natural
+    cluster = cluster.for_decisions()
+    rows = use.shape[0]
+    size = np.prod(use.shape, dtype=np.int64) * np.dtype(use.dtype).itemsize
+    width = np.prod(use.shape[1:], dtype=np.int64)
+    pulled, pushed = (
+        costs.row_bytes(width, use.dtype, half) for half in (fp16.pulls, fp16.gradients)
+    )
+    id_bytes = np.dtype(costs.id_dtype(rows)).itemsize
+
+    def seconds(traffic, messages):
+        return costs.step_seconds(traffic, cluster.bandwidth) + messages * cluster.message_seconds
+
+    # Horovod fuses small allreduces and has one round of messages a step anyway.
+    as_dense = seconds(
+        costs.allreduce(costs.wire_bytes(size, use.dtype, fp16.gradients), cluster), 0
+    )
+    touched = alpha or 0.0
+    if architecture == ALLREDUCE:
+        if alpha is None:
+            return natural
+        road = 'allgather of its rows'
+        as_sparse = seconds(costs.allgather(rows, pushed, touched, cluster, id_bytes), messages=0)
+    else:
+        road = 'servers'
+        as_sparse = seconds(
+            costs.servers(rows, pulled, pushed, touched, cluster, id_bytes), messages=1
+        )
+    if as_sparse <= as_dense:
+        return natural
+    known = 'so small' if alpha is None else 'alpha %.3g' % alpha
+    return Class(
+        DENSE,
+        '%s: dense allreduce is cheaper than %s (%s)' % (known, road, natural.reason),
+    )

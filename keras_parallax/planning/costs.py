@@ -1,0 +1,301 @@
+"""What a step costs: bytes that a host sends and receives for a variable, on each road.
+
+Pure arithmetic. The source is the cost model of Parallax (Kim et al., EuroSys 2019, arXiv
+1808.02621, its table of bytes that a machine transfers in a step): `w` bytes of variable, a
+fraction `alpha` of it touched by a worker's batch, `N` machines. Parallax counts sent and received
+together, and one worker a machine; here they are apart, row numbers are counted too, and a host may
+run several workers. Only what crosses the network counts, so one host alone sends nothing.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+#: The integer types in which row numbers travel, smallest first.
+_ID_TYPES = ('uint8', 'uint16', 'int32', 'int64')
+
+
+class Cluster(NamedTuple):
+    """The machines that a job runs on.
+
+    Attributes:
+        hosts: number of hosts that run workers.
+        workers_per_host: number of workers on each.
+        bandwidth: of a host's network link, in bytes per second and direction.
+        message_seconds: what a shard more costs in a step beside its bytes: the requests of all
+            workers that pull from it and push to it.
+        local_aggregation: whether a row that several workers of a host touch crosses the network
+            once for all of them.
+        dedicated_servers: whether each server has a machine of its own, which runs no worker.
+    """
+
+    hosts: int = 1
+    workers_per_host: int = 1
+    bandwidth: float = 1.25e9
+    # An order of magnitude, from the curve published for Parallax's language model
+    # (`tests/unit/planning/test_partition_fit.py`): at 128 x 20 words for each of 48 workers it
+    # rises by 1.5 ms a partition of three variables together. `partitions='search'` measures it.
+    message_seconds: float = 2e-4
+    local_aggregation: bool = True
+    dedicated_servers: bool = False
+
+    @property
+    def workers(self):
+        """Number of workers in the job."""
+        return self.hosts * self.workers_per_host
+
+    def machine_of(self, server, servers):
+        """The number of the machine on which a server runs; workers' hosts come first.
+
+        Args:
+            server: the server's number.
+            servers: how many there are: as many as workers, as hosts, or as dedicated machines.
+        """
+        if self.dedicated_servers:
+            return self.hosts + server
+        return server * self.hosts // servers
+
+    def for_decisions(self):
+        """The cluster by which roads are compared.
+
+        On one host nothing crosses the network; its workers are then compared as if each were a
+        host, because the same bytes go through their sockets.
+        """
+        if self.hosts > 1:
+            return self
+        return self._replace(hosts=self.workers_per_host, workers_per_host=1)
+
+
+class Traffic(NamedTuple):
+    """Bytes that one host sends to others, and receives from them, in a step."""
+
+    sent: float = 0.0
+    received: float = 0.0
+
+    def __add__(self, other):
+        return Traffic(self.sent + other.sent, self.received + other.received)
+
+    __radd__ = None
+
+    @property
+    def busier_way(self):
+        """The larger of the two: links carry both directions at once."""
+        return max(self.sent, self.received)
+
+
+def id_dtype(rows):
+    """The smallest integer type in which the numbers of `rows` rows travel, as a dtype's name.
+
+    Example:
+        ```python
+        >>> id_dtype(256), id_dtype(793471)
+        ('uint8', 'int32')
+        ```
+    """
+    return next(name for name in _ID_TYPES if rows - 1 <= np.iinfo(name).max)
+
+
+class Halved(NamedTuple):
+    """What travels in half precision: `gradients`, and the rows that are pulled."""
+
+    gradients: bool = False
+    pulls: bool = False
+
+
+NOTHING_HALVED = Halved()
+
+
+def row_bytes(width, dtype, halved=False):
+    """Bytes of a row of a table on the network.
+
+    Args:
+        width: number of its values.
+        dtype: their dtype.
+        halved: whether rows travel in half precision, with an exponent each (`halves`). Those that
+            would not get smaller do not.
+    """
+    dtype = np.dtype(dtype)
+    whole = width * dtype.itemsize
+    return min(whole, 2 * (width + 1)) if halved and dtype.kind == 'f' else whole
+
+
+def wire_bytes(size, dtype, fp16=False):
+    """Bytes of gradients on the network: half precision makes floats two bytes each.
+
+    Args:
+        size: their bytes in memory.
+        dtype: the variable's dtype.
+        fp16: whether they travel in half precision.
+    """
+    dtype = np.dtype(dtype)
+    return size * 2 / dtype.itemsize if fp16 and dtype.kind == 'f' else size
+
+
+def union_alpha(alpha, workers):
+    """The fraction of a table that several workers touch together.
+
+    Assumes that they draw their batches independently and that all rows are alike, in which case
+    it is exact. Where some rows are more frequent than others the workers share more of them, so
+    it is an upper bound (Jensen's inequality, row by row).
+
+    Args:
+        alpha: the fraction that one worker touches.
+        workers: number of workers.
+    """
+    return 1.0 - (1.0 - alpha) ** workers
+
+
+def host_alpha(alpha, cluster):
+    """The fraction of a table that crosses the network for one host.
+
+    With local aggregation that is the union over the host's workers (see `union_alpha`), without
+    it the sum, which may exceed 1.
+    """
+    if cluster.local_aggregation:
+        return union_alpha(alpha, cluster.workers_per_host)
+    return alpha * cluster.workers_per_host
+
+
+def servers(rows, row_bytes, gradient_bytes, alpha, cluster, id_bytes=0, share=None, works=True):
+    """A sparse variable on servers: each touched row is pulled once and pushed once.
+
+    Parallax's row "sparse, PS": `4 alpha w (N - 1) / N` for both directions together. A host pulls
+    and pushes what its batch touches outside its own shards, and serves the same to the others.
+
+    Args:
+        rows: number of rows of the table.
+        row_bytes: bytes of a row as it is pulled.
+        gradient_bytes: bytes of a row's gradient as it is pushed.
+        alpha: the fraction of rows that a worker touches.
+        cluster: the `Cluster`.
+        id_bytes: bytes of a row's number, which travels with each pull and each push.
+        share: the fraction of the table's rows that lie on this host; `1 / N` if `None`. An array
+            gives the answers for several hosts, as arrays.
+        works: whether the host runs workers; a dedicated server does not. May be an array too.
+
+    Returns:
+        The host's `Traffic`.
+    """
+    share = 1.0 / cluster.hosts if share is None else share
+    touched = rows * host_alpha(alpha, cluster)
+    pulled = touched * (1.0 - share) * works
+    # Its own workers' rows do not cross the network.
+    served = touched * share * (cluster.hosts - 1.0 * works)
+    asked = 2 * id_bytes + gradient_bytes
+    return Traffic(
+        pulled * asked + served * row_bytes,
+        pulled * row_bytes + served * asked,
+    )
+
+
+def dense_servers(size, gradient_size, cluster, share=None, works=True):
+    """A dense variable on servers: all of it is pulled and pushed.
+
+    Parallax's row "dense, PS": `4 w (N - 1) / N` for both directions together.
+
+    Args:
+        size: bytes of the variable as it is pulled.
+        gradient_size: bytes of its gradient as it is pushed.
+        cluster: the `Cluster`.
+        share: the fraction of the variable that lies on this host; `1 / N` if `None`.
+        works: whether the host runs workers.
+
+    Returns:
+        The host's `Traffic`.
+    """
+    return servers(1, size, gradient_size, 1.0, cluster, share=share, works=works)
+
+
+def allgather(rows, gradient_bytes, alpha, cluster, id_bytes=0):
+    """A sparse variable that every worker holds: everybody gets everybody's rows.
+
+    Parallax's row "sparse, AR": `2 alpha w (N - 1)` for both directions together. In the ring of
+    all workers, each passes on the rows of every other; a host's link carries what its last worker
+    passes to the next host. Rows that several workers touch travel once for each of them. Rows
+    that a batch names twice are taken to be summed before, as this package does; Horovod itself
+    sends them twice, so it sends at least this.
+
+    Args:
+        rows: number of rows of the table.
+        gradient_bytes: bytes of a row's gradient on the network.
+        alpha: the fraction of rows that a worker touches.
+        cluster: the `Cluster`.
+        id_bytes: bytes of a row's number.
+
+    Returns:
+        A host's `Traffic`.
+    """
+    if cluster.hosts == 1:
+        return Traffic()
+    passed = (cluster.workers - 1) * alpha * rows * (gradient_bytes + id_bytes)
+    return Traffic(passed, passed)
+
+
+def allreduce(gradient_size, cluster):
+    """A dense gradient summed in a ring.
+
+    Parallax's row "dense, AR": `4 w (N - 1) / N` for both directions together. The ring of Gloo and
+    of NCCL goes through all workers, host by host, so a host's link carries what one worker sends.
+
+    Args:
+        gradient_size: bytes of the gradient on the network.
+        cluster: the `Cluster`.
+
+    Returns:
+        A host's `Traffic`.
+    """
+    if cluster.hosts == 1:
+        return Traffic()
+    passed = 2.0 * gradient_size * (cluster.workers - 1) / cluster.workers
+    return Traffic(passed, passed)
+
+
+def floor(dense_size, tables, cluster):
+    """The least that a host can send: what predictions and measurements are compared with.
+
+    Each row that a host's batch touches comes once and its gradient goes once, unless its shard is
+    on that host, which it is not where servers have machines of their own; dense gradients go
+    around a ring of hosts. Row numbers are not counted.
+
+    Args:
+        dense_size: bytes of all dense gradients on the network.
+        tables: a list of `(rows, row_bytes, gradient_bytes, alpha)`, one for each sparse variable.
+        cluster: the `Cluster`.
+
+    Returns:
+        A host's `Traffic`.
+    """
+    ideal = cluster._replace(local_aggregation=True)
+    share = 0.0 if cluster.dedicated_servers else None
+    total = allreduce(dense_size, ideal._replace(workers_per_host=1))
+    for rows, row_bytes, gradient_bytes, alpha in tables:
+        total += servers(rows, row_bytes, gradient_bytes, alpha, ideal, share=share)
+    return total
+
+
+def update_bytes(size, slots, alpha, cluster, whole):
+    """Bytes of memory that the owners of a table read and write to update it once, all together.
+
+    Args:
+        size: bytes of the table.
+        slots: number of the optimizer's slots of the same size.
+        alpha: the fraction of rows that a worker touches.
+        cluster: the `Cluster`.
+        whole: whether every row is rewritten, rather than the touched ones.
+
+    Returns:
+        A number of bytes: the table and its slots, once read and once written.
+    """
+    touched = 1.0 if whole else union_alpha(alpha, cluster.workers)
+    return 2 * (1 + slots) * size * touched
+
+
+def step_seconds(traffic, bandwidth, compute_seconds=0.0):
+    """Time of a step in which nothing overlaps: computation, and the busier way of the link.
+
+    Args:
+        traffic: the `Traffic` of the busiest host.
+        bandwidth: of its link, in bytes per second and direction.
+        compute_seconds: time that a worker computes.
+    """
+    return compute_seconds + traffic.busier_way / bandwidth

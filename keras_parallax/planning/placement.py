@@ -1,0 +1,239 @@
+"""How many shards a variable has, and on which servers they lie. Pure functions."""
+
+import collections
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from keras_parallax.planning import architectures, costs
+from keras_parallax.planning import classify as rules
+
+#: A variable of so few bytes is no burden to the memory of a single machine.
+_SMALL_BYTES = 64 * 2**20
+
+
+class Shard(NamedTuple):
+    """A part of a table.
+
+    Row `r` of a table of `n` shards is row `r // n` of shard `r % n`: the frequent ids, which are
+    usually the small ones, spread over all shards.
+    """
+
+    server: int
+    rows: int
+
+
+class Weight(NamedTuple):
+    """What a variable asks of the servers that hold it.
+
+    Attributes:
+        rows: its number of rows.
+        bytes: its size.
+        traffic: bytes of its rows and gradients that all workers exchange with its servers in a
+            step, or `None` if it is not known.
+    """
+
+    rows: int
+    bytes: int
+    traffic: float = None
+
+
+def together(weights):
+    """The `Weight` of variables of as many rows each that are placed as one."""
+    traffic = [weight.traffic for weight in weights]
+    return Weight(
+        weights[0].rows,
+        sum(weight.bytes for weight in weights),
+        None if None in traffic else sum(traffic),
+    )
+
+
+def rows_of_shard(rows, shards, shard):
+    """Number of rows of shard number `shard` when `rows` rows are split over `shards` shards.
+
+    Example:
+        ```python
+        >>> [rows_of_shard(10, 3, shard) for shard in range(3)]
+        [4, 3, 3]
+        ```
+    """
+    return (rows - shard + shards - 1) // shards
+
+
+def shard_count(weight, weights, servers, machines, cluster):
+    """Chooses a variable's number of shards from the cost model.
+
+    More shards spread a variable's traffic more evenly over the machines' links, but each is a
+    message more for every worker. What depends on the number `P` of shards in the time of a step
+    is taken to be `message_seconds * P`, and the time in which the link of the machine that has
+    most of the variable carries what exceeds an even share; it is nothing where `P` is a multiple
+    of the number of machines. A variable that would fill a machine's memory is split in any case.
+
+    Args:
+        weight: the variable's `Weight`. Without traffic it gets a shard on each server.
+        weights: those of all variables on servers, itself included.
+        servers: number of servers.
+        machines: number of machines that they run on.
+        cluster: the `costs.Cluster`.
+
+    Returns:
+        A number from 1 to `servers`, and to the number of rows.
+    """
+    # A table of fewer rows than servers has a shard for each row: no shard is ever empty.
+    most = max(1, min(servers, weight.rows))
+    if weight.traffic is None:
+        return most
+    fair_bytes = max(_SMALL_BYTES, sum(each.bytes for each in weights) / machines)
+    least = max(1, min(most, -int(-weight.bytes // fair_bytes)))
+
+    def seconds(count):
+        excess = -(-count // machines) / count - 1.0 / machines
+        # Links carry both directions at once, so half of the traffic counts.
+        return weight.traffic * excess / 2 / cluster.bandwidth + count * cluster.message_seconds
+
+    return min(range(least, most + 1), key=seconds)
+
+
+def place(counts, weights, machines, heaviest_first=False):
+    """Places shards on servers so that no server carries more than it must.
+
+    The load of a server, or of a machine, is the larger of its shares of all bytes and of all
+    traffic. The shards of one variable go to different machines, the least loaded ones first, then
+    to other servers of the same machines; when there are more shards than servers, round after
+    round.
+
+    Args:
+        counts: for each variable its number of shards.
+        weights: for each variable its `Weight`.
+        machines: for each server the number of its machine.
+        heaviest_first: whether variables whose shards weigh most are placed first, which comes out
+            more even; otherwise in the order given.
+
+    Returns:
+        For each variable a tuple of `Shard`s.
+    """
+    all_bytes = sum(weight.bytes for weight in weights) or 1
+    all_traffic = sum(weight.traffic or 0.0 for weight in weights) or 1.0
+
+    def shares(size, traffic):
+        return size / all_bytes, (traffic or 0.0) / all_traffic
+
+    order = range(len(weights))
+    if heaviest_first:
+        order = sorted(
+            order,
+            key=lambda number: max(shares(*weights[number][1:])) / counts[number],
+            reverse=True,
+        )
+    on_server = [(0, 0.0)] * len(machines)
+    on_machine = {machine: (0, 0.0) for machine in machines}
+    placed = [()] * len(weights)
+    for number in order:
+        weight, count = weights[number], counts[number]
+        shards = []
+        while len(shards) < count:
+            for server in _by_load(machines, on_server, on_machine, shares)[: count - len(shards)]:
+                rows = rows_of_shard(weight.rows, count, len(shards))
+                shards.append(Shard(server, rows))
+                size = weight.bytes * rows // max(1, weight.rows)
+                traffic = (weight.traffic or 0.0) * rows / max(1, weight.rows)
+                for load, key in ((on_server, server), (on_machine, machines[server])):
+                    load[key] = (load[key][0] + size, load[key][1] + traffic)
+        placed[number] = tuple(shards)
+    return placed
+
+
+def _by_load(machines, on_server, on_machine, shares):
+    """All servers, in the order in which they take the shards of one variable."""
+
+    def heaviness(load):
+        found = shares(*load)
+        return max(found), min(found)
+
+    servers = sorted(range(len(machines)), key=lambda server: heaviness(on_server[server]))
+    turns, taken = {}, dict.fromkeys(on_machine, 0)
+    for server in servers:
+        machine = machines[server]
+        # A machine's second server comes after the first one of every other machine.
+        turns[server] = (taken[machine],) + heaviness(on_machine[machine])
+        taken[machine] += 1
+    return sorted(servers, key=turns.__getitem__)
+
+
+def in_one_piece(use):
+    """Whether something of a `VariableUse` but for its lookups reaches over the whole table."""
+    return rules.WHOLE_TABLE in (use.regularizer, use.constraint, use.formula)
+
+
+def with_shards(uses, planned, servers, architecture, partitions, cluster, fp16):
+    """Gives shards to the variables that lie on servers.
+
+    Args:
+        uses: a list of `VariableUse`s.
+        planned: for each its `PlannedVariable`; changed in place.
+        servers: number of servers.
+        architecture: as `plan.make_plan` takes it.
+        partitions: the same.
+        cluster: the `costs.Cluster`.
+        fp16: `costs.Halved`: what travels in half precision.
+
+    Returns:
+        `planned`.
+    """
+    chosen = [
+        number
+        for number, variable in enumerate(planned)
+        if variable.kind == rules.SPARSE or architecture == architectures.PS
+    ]
+    machines = [cluster.machine_of(server, servers) for server in range(servers)]
+    groups = collections.OrderedDict()
+    for number in chosen:
+        key = _placed_as(uses[number], planned[number], partitions, servers)
+        groups.setdefault(key, []).append(number)
+    groups = list(groups.values())
+    weights = [
+        together([_weight(planned[number], cluster, fp16) for number in group]) for group in groups
+    ]
+    counts = []
+    for (first, *_), weight in zip(groups, weights):
+        wanted = _wanted(planned[first], partitions)
+        if in_one_piece(uses[first]):
+            counts.append(1)
+        elif wanted is not None:
+            counts.append(max(1, min(wanted, weight.rows)))
+        else:
+            count = shard_count(weight, weights, servers, len(set(machines)), cluster)
+            counts.append(count)
+    traffic_known = any(weight.traffic is not None for weight in weights)
+    placed = place(counts, weights, machines, heaviest_first=traffic_known)
+    for group, shards in zip(groups, placed):
+        for number in group:
+            planned[number] = planned[number]._replace(shards=shards)
+    return planned
+
+
+def _placed_as(use, variable, partitions, servers):
+    """A key: variables that have the same are placed as one, so that their rows travel together."""
+    wanted = _wanted(variable, partitions)
+    # Several in the same few pieces would burden the few servers that hold them.
+    uneven = in_one_piece(use) or (wanted is not None and wanted % servers)
+    if use.asked_by is None or variable.kind != rules.SPARSE or uneven:
+        return variable.name
+    return use.asked_by, wanted, variable.rows, variable.dtype, variable.alpha
+
+
+def _wanted(variable, partitions):
+    if isinstance(partitions, Mapping):
+        return partitions.get(variable.name)
+    return partitions if variable.kind == rules.SPARSE else None
+
+
+def _weight(variable, cluster, fp16):
+    # A table that the user made dense is pulled whole.
+    alpha = variable.alpha if variable.kind == rules.SPARSE else 1.0
+    if alpha is None:
+        return Weight(variable.rows, variable.bytes)
+    halves = fp16.gradients, fp16.pulls and variable.kind == rules.SPARSE
+    gradients, pulled = [costs.wire_bytes(variable.bytes, variable.dtype, h) for h in halves]
+    alpha = costs.host_alpha(alpha, cluster)
+    traffic = cluster.hosts * alpha * (pulled + gradients)
+    return Weight(variable.rows, variable.bytes, traffic)

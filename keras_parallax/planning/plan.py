@@ -1,0 +1,315 @@
+"""The plan: for every trainable variable its class, its shards and their servers. Pure data."""
+
+from typing import NamedTuple, Optional, Tuple
+
+import numpy as np
+
+from keras_parallax.errors import PlanError
+from keras_parallax.planning import architectures, costs, placement, predict
+from keras_parallax.planning import classify as rules
+from keras_parallax.planning.placement import Shard, rows_of_shard
+from keras_parallax.planning.request import (
+    _check_density,
+    _check_names,
+    _check_partitions,
+    _is_table,
+)
+
+__all__ = ['Plan', 'PlannedVariable', 'Shard', 'make_plan', 'rows_of_shard']
+
+
+#: Of more servers than these, or ranges of them, only the number is told.
+_MOST_LISTED = 8
+
+
+class PlannedVariable(NamedTuple):
+    """What the plan says of one variable.
+
+    Attributes:
+        name: the variable's name without `:0`.
+        shape: its shape.
+        dtype: its dtype's name.
+        kind: `'dense'` or `'sparse'`.
+        reason: why, in words.
+        shards: the `Shard`s of a variable on servers; empty for a variable that every rank
+            holds.
+        alpha: the fraction of its rows that a worker's batch touches, `None` if it is not known;
+            1 for what is read whole.
+        measured: whether `alpha` was counted in batches of the job.
+    """
+
+    name: str
+    shape: Tuple[int, ...]
+    dtype: str
+    kind: str
+    reason: str
+    shards: Tuple[Shard, ...] = ()
+    alpha: Optional[float] = None
+    measured: bool = False
+
+    @property
+    def rows(self):
+        """Its number of rows; a scalar has one."""
+        return self.shape[0] if self.shape else 1
+
+    @property
+    def road(self):
+        """How it is exchanged: through `'servers'`, by `'allgather'` or by `'allreduce'`."""
+        if self.shards:
+            return 'servers'
+        return 'allgather' if self.kind == rules.SPARSE else 'allreduce'
+
+    @property
+    def bytes(self):
+        """Size of the variable in bytes."""
+        return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
+
+    @property
+    def place(self):
+        """Where the variable lives, in words."""
+        if not self.shards:
+            return 'on every rank'
+        servers = sorted({shard.server for shard in self.shards})
+        return '%d shard%s on %s' % (
+            len(self.shards),
+            '' if len(self.shards) == 1 else 's',
+            _listed(servers),
+        )
+
+
+def _listed(servers):
+    """Servers in words, given their numbers in order: `'servers 0-4, 7'`."""
+    runs = []
+    for server in servers:
+        if runs and server == runs[-1][-1] + 1:
+            runs[-1].append(server)
+        else:
+            runs.append([server])
+    parts = []
+    for run in runs:
+        parts.extend(['%d-%d' % (run[0], run[-1])] if len(run) > 2 else map(str, run))
+    if len(parts) > _MOST_LISTED:
+        return '%d servers' % len(servers)
+    return 'server%s %s' % ('' if len(servers) == 1 else 's', ', '.join(parts))
+
+
+class Plan(NamedTuple):
+    """The plan of one model: a `PlannedVariable` for each trainable variable, in Keras's order.
+
+    Attributes:
+        variables: the `PlannedVariable`s.
+        servers: number of servers.
+        requested: the architecture that was asked for.
+        cluster: the `costs.Cluster` that it is for; `None` if every rank works for itself.
+        fp16: `costs.Halved`: what travels in half precision.
+    """
+
+    variables: Tuple[PlannedVariable, ...]
+    servers: int
+    requested: str = architectures.HYBRID
+    cluster: Optional[costs.Cluster] = None
+    fp16: costs.Halved = costs.NOTHING_HALVED
+
+    @property
+    def architecture(self):
+        """What the plan comes to.
+
+        `'allreduce'` or `'ps'` if asked for; otherwise `'hybrid'`, or `'allreduce'` when nothing is
+        sparse, or `'ps'` when nothing is dense.
+        """
+        if self.requested in (architectures.ALLREDUCE, architectures.PS):
+            return self.requested
+        kinds = {variable.kind for variable in self.variables}
+        if rules.SPARSE not in kinds:
+            return 'allreduce'
+        return 'hybrid' if rules.DENSE in kinds else 'ps'
+
+    def predict(self, bandwidth=None):
+        """Predicts what a step costs: bytes, load of the servers, time on the network.
+
+        Args:
+            bandwidth: of a host's link, in bytes per second; the cluster's if `None`.
+
+        Returns:
+            A `predict.Prediction`, or `None` if one worker holds everything. Of a job on one host,
+            the workers are counted as if each were a host.
+        """
+        if self.cluster is None:
+            return None
+        if self.cluster.workers == 1 and not self.cluster.dedicated_servers:
+            return None
+        cluster = self.cluster.for_decisions()
+        if bandwidth is not None:
+            cluster = cluster._replace(bandwidth=bandwidth)
+        return predict.predict(self, cluster, self.fp16)
+
+    def as_it_is(self, shards, density):
+        """The plan, with what has become of it in a job.
+
+        Args:
+            shards: dict from names of variables to the shards that they have.
+            density: dict from names of tables to the densities that were measured.
+        """
+        variables = []
+        for planned in self.variables:
+            planned = planned._replace(shards=shards.get(planned.name, ()))
+            if planned.name in density:
+                planned = planned._replace(alpha=density[planned.name], measured=True)
+            variables.append(planned)
+        return self._replace(variables=tuple(variables))
+
+    def __getitem__(self, name):
+        """The `PlannedVariable` called `name`; of a number, the field at that index."""
+        if isinstance(name, str):
+            for variable in self.variables:
+                if variable.name == name:
+                    return variable
+            raise KeyError(name)
+        return tuple.__getitem__(self, name)
+
+    def as_data(self, bandwidth=None):
+        """The plan and its prediction as plain dicts, lists and numbers, for `json.dumps`.
+
+        Args:
+            bandwidth: as in `predict`.
+        """
+        prediction = self.predict(bandwidth)
+        return {
+            'architecture': self.architecture,
+            'requested': self.requested,
+            'servers': self.servers,
+            'cluster': self.cluster and dict(self.cluster._asdict()),
+            'fp16': dict(self.fp16._asdict()),
+            'prediction': prediction and prediction.as_data(),
+            'variables': [
+                dict(
+                    variable._asdict(),
+                    shape=list(variable.shape),
+                    bytes=variable.bytes,
+                    road=variable.road,
+                    place=variable.place,
+                    shards=[dict(shard._asdict()) for shard in variable.shards],
+                )
+                for variable in self.variables
+            ],
+        }
+
+
+def make_plan(
+    uses,
+    servers=0,
+    overrides=None,
+    architecture=architectures.HYBRID,
+    partitions=None,
+    density=None,
+    local_aggregation=True,
+    cluster=None,
+    fp16=costs.NOTHING_HALVED,
+    reach=rules.ANY_ROWS,
+):
+    """Decides the class and the place of every variable of a model.
+
+    A table whose regularizer or constraint reaches over the whole table stays in one piece, so
+    that its owner can compute it with no traffic. Every other table is split evenly, by default
+    with a shard on each server; where its density is known, the cost model chooses the number
+    (`placement.shard_count`) and shards are placed by bytes and by traffic. Split tables of as
+    many rows that are looked up with the same ids get the same servers in the same order, so that
+    their rows travel together.
+
+    Args:
+        uses: a list of `VariableUse`s.
+        servers: number of servers; 0 when every rank holds everything.
+        overrides: dict from variable names to `'dense'` or `'sparse'`, or `None`.
+        architecture: `'hybrid'`; `'allreduce'`: no servers, so every table is gathered or reduced,
+            whichever is cheaper; `'ps'`: dense variables on servers too; `'auto'`: tables that are
+            cheaper as dense variables become dense.
+        partitions: number of shards of every table, or a dict from variable names to numbers, or
+            `None` to choose. No variable gets more shards than it has rows.
+        density: dict from names of tables to the fraction of rows that a worker's batch touches,
+            or `None`.
+        local_aggregation: whether a row that several workers of a host touch crosses the network
+            once for all of them, if `cluster` says so too.
+        cluster: the `costs.Cluster`, or `None`: a host for each server.
+        fp16: `costs.Halved`: what travels in half precision.
+        reach: the `classify.Reach` of the optimizer's formula. What it updates as a whole stays in
+            one piece, and if it mixes variables every rank holds them all.
+
+    Returns:
+        A `Plan`.
+
+    Raises:
+        PlanError: an argument names no variable, or asks for what cannot be.
+    """
+    overrides, density = dict(overrides or {}), dict(density or {})
+    if architecture not in architectures.ARCHITECTURES:
+        raise PlanError(
+            'architecture must be one of %s, but %r was given.'
+            % (', '.join(map(repr, architectures.ARCHITECTURES)), architecture)
+        )
+    _check_names('overrides', overrides, uses)
+    _check_names('density', density, uses)
+    uses = [
+        use._replace(formula=rules.WHOLE_TABLE) if use.name in reach.whole else use for use in uses
+    ]
+    if servers and architecture != architectures.ALLREDUCE and reach.together:
+        _check_together(architecture, partitions, reach)
+        servers = 0
+    _check_partitions(partitions, uses, architecture, overrides)
+    _check_density(density, uses)
+    cluster = cluster or (costs.Cluster(hosts=servers) if servers else None)
+    if cluster and not local_aggregation:
+        cluster = cluster._replace(local_aggregation=False)
+    if architecture == architectures.ALLREDUCE:
+        servers = 0
+    planned = []
+    for use in uses:
+        kind, reason = _class_of(use, overrides, architecture, density, cluster, fp16)
+        alpha = density.get(use.name) if _is_table(use) else 1.0
+        if kind == rules.SPARSE:
+            reason += _why_not_split(use, reach)
+        planned.append(PlannedVariable(use.name, use.shape, use.dtype, kind, reason, (), alpha))
+    if servers:
+        view = cluster.for_decisions()
+        planned = placement.with_shards(
+            uses, planned, servers, architecture, partitions, view, fp16
+        )
+    return Plan(tuple(planned), servers, architecture, cluster, fp16)
+
+
+def _check_together(architecture, partitions, reach):
+    asked = "architecture='ps'" if architecture == architectures.PS else 'partitions'
+    if architecture == architectures.PS or partitions is not None:
+        raise PlanError(
+            '%s puts variables on servers, but every rank must hold them all: %s. Leave it out, or '
+            'use another optimizer.' % (asked, reach.together)
+        )
+
+
+def _why_not_split(use, reach):
+    if reach.together:
+        return '; held by every rank, for %s' % reach.together
+    return '; in one piece, for %s' % reach.reason if use.name in reach.whole else ''
+
+
+def _class_of(use, overrides, architecture, density, cluster, fp16):
+    try:
+        found = rules.classify(use, overrides.get(use.name))
+    except ValueError as error:
+        raise PlanError(str(error)) from error
+    if found.kind == rules.DENSE or use.name in overrides:
+        return found
+    return architectures.choose(use, found, architecture, density.get(use.name), cluster, fp16)
+
+
+class Update(NamedTuple):
+    """How a table is updated.
+
+    Attributes:
+        words: in words.
+        whole: whether all of its rows are rewritten every step.
+        slots: number of the optimizer's slots of the table's size, `None` if it is not known.
+    """
+
+    words: str
+    whole: bool = False
+    slots: Optional[int] = None

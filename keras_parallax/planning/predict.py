@@ -1,0 +1,209 @@
+"""What a plan costs in a step: bytes of each variable, of each host, of each server, and time."""
+
+from typing import Dict, List, NamedTuple, Optional
+
+import numpy as np
+
+from keras_parallax.planning import costs
+from keras_parallax.planning.classify import SPARSE
+
+PLAN, ALLGATHER, ALLREDUCE, FLOOR = 'plan', 'allgather', 'allreduce', 'floor'
+
+
+class VariableCost(NamedTuple):
+    """Bytes that a host sends for a variable in a step, the mean over the hosts of workers.
+
+    `None` where the density is not known.
+
+    Attributes:
+        plan: on the plan's road.
+        allgather: if every worker held the variable, and rows were gathered; what is dense is
+            reduced.
+        allreduce: if its whole gradient were reduced.
+    """
+
+    plan: Optional[float]
+    allgather: Optional[float]
+    allreduce: float
+
+
+class Total(NamedTuple):
+    """All variables together, in one step.
+
+    Attributes:
+        sent: bytes that a host of workers sends in the mean.
+        busiest: the machine whose link is busiest, a dedicated server's perhaps: its
+            `costs.Traffic`.
+        seconds: time of its link's busier way.
+    """
+
+    sent: float
+    busiest: costs.Traffic
+    seconds: float
+
+
+class ServerLoad(NamedTuple):
+    """What a server carries.
+
+    Attributes:
+        server: its number.
+        machine: the number of its machine; hosts of workers come first.
+        bytes: bytes of the shards on it.
+        bytes_share: the fraction of all shards' bytes.
+        traffic_share: the fraction of all rows that are pulled and pushed in a step; `None` if no
+            density is known.
+    """
+
+    server: int
+    machine: int
+    bytes: float
+    bytes_share: float
+    traffic_share: Optional[float]
+
+
+class Prediction(NamedTuple):
+    """What a plan costs in a step.
+
+    Attributes:
+        variables: dict from names of variables to `VariableCost`s.
+        totals: dict from `'plan'`, `'allgather'`, `'allreduce'` and `'floor'` to `Total`s.
+        server_loads: a list of `ServerLoad`s.
+        unknown: names of tables whose density is not known; the totals of all roads but dense
+            allreduce leave them out.
+        message_seconds: what the plan's shards cost beside their bytes, as the cost model has it.
+    """
+
+    variables: Dict[str, VariableCost]
+    totals: Dict[str, Total]
+    server_loads: List[ServerLoad]
+    unknown: List[str]
+    message_seconds: float
+
+    def as_data(self):
+        """The prediction as plain dicts, lists, strings and numbers."""
+        return {
+            'variables': {name: dict(cost._asdict()) for name, cost in self.variables.items()},
+            'totals': {
+                road: dict(total._asdict(), busiest=dict(total.busiest._asdict()))
+                for road, total in self.totals.items()
+            },
+            'server_loads': [dict(load._asdict()) for load in self.server_loads],
+            'unknown': list(self.unknown),
+            'message_seconds': self.message_seconds,
+        }
+
+
+def predict(plan, cluster, fp16=costs.NOTHING_HALVED):
+    """Predicts what a plan costs.
+
+    Args:
+        plan: a `Plan`.
+        cluster: the `costs.Cluster`.
+        fp16: `costs.Halved`: what travels in half precision.
+
+    Returns:
+        A `Prediction`. Rows are taken to be touched evenly, so that a shard has the traffic of its
+        share of rows.
+    """
+    machines = cluster.hosts + (plan.servers if cluster.dedicated_servers else 0)
+    works = np.arange(machines) < cluster.hosts
+    sums = {road: np.zeros((2, machines)) for road in (PLAN, ALLGATHER, ALLREDUCE, FLOOR)}
+    found, unknown, dense_size, tables = {}, [], 0.0, []
+    for variable in plan.variables:
+        roads = _roads(variable, plan.servers, cluster, fp16, works)
+        for road, traffic in roads.items():
+            if traffic is not None:
+                sums[road] += np.stack(traffic)
+        found[variable.name] = VariableCost(
+            **{
+                road: None if each is None else float(each.sent[works].mean())
+                for road, each in roads.items()
+            }
+        )
+        gradients, pulled = (
+            costs.wire_bytes(variable.bytes, variable.dtype, half)
+            for half in (fp16.gradients, fp16.pulls)
+        )
+        rows = max(1, variable.rows)
+        if variable.kind != SPARSE:
+            dense_size += gradients
+        elif variable.alpha is None:
+            unknown.append(variable.name)
+        else:
+            tables.append((rows, pulled / rows, gradients / rows, variable.alpha))
+    sums[FLOOR] += np.stack(_on_hosts(costs.floor(dense_size, tables, cluster), works))
+    totals = {road: _total(each, works, cluster) for road, each in sums.items()}
+    shards = sum(len(variable.shards) for variable in plan.variables)
+    messages = shards * cluster.message_seconds
+    return Prediction(found, totals, server_loads(plan, cluster), unknown, messages)
+
+
+def server_loads(plan, cluster):
+    """What each server of a plan carries, as a list of `ServerLoad`s."""
+    size, traffic = np.zeros(plan.servers), np.zeros(plan.servers)
+    for variable in plan.variables:
+        alpha = variable.alpha if variable.kind == SPARSE else 1.0
+        for shard in variable.shards:
+            part = variable.bytes * shard.rows / max(1, variable.rows)
+            size[shard.server] += part
+            traffic[shard.server] += (alpha or 0.0) * part
+    return [
+        ServerLoad(
+            server,
+            cluster.machine_of(server, plan.servers),
+            float(size[server]),
+            float(size[server] / (size.sum() or 1.0)),
+            float(traffic[server] / traffic.sum()) if traffic.any() else None,
+        )
+        for server in range(plan.servers)
+    ]
+
+
+def _roads(variable, servers, cluster, fp16, works):
+    """A variable's `Traffic` of every machine on the plan's road and on the two others."""
+    rows = max(1, variable.rows)
+    gradients = costs.wire_bytes(variable.bytes, variable.dtype, fp16.gradients)
+    reduced = _on_hosts(costs.allreduce(gradients, cluster), works)
+    if variable.kind != SPARSE:
+        planned = reduced
+        if variable.shards:
+            shares = _shares(variable, servers, cluster, len(works))
+            planned = costs.dense_servers(variable.bytes, gradients, cluster, shares, works)
+        return {PLAN: planned, ALLGATHER: reduced, ALLREDUCE: reduced}
+    if variable.alpha is None:
+        return {PLAN: None, ALLGATHER: None, ALLREDUCE: reduced}
+    ids, width = _id_bytes(rows), np.prod(variable.shape[1:], dtype=np.int64)
+    pulled, pushed = (
+        costs.row_bytes(width, variable.dtype, half) for half in (fp16.pulls, fp16.gradients)
+    )
+    gathered = costs.allgather(rows, pushed, variable.alpha, cluster, ids)
+    planned = gathered = _on_hosts(gathered, works)
+    if variable.shards:
+        shares = _shares(variable, servers, cluster, len(works))
+        ids = _id_bytes(max(shard.rows for shard in variable.shards))
+        planned = costs.servers(rows, pulled, pushed, variable.alpha, cluster, ids, shares, works)
+    return {PLAN: planned, ALLGATHER: gathered, ALLREDUCE: reduced}
+
+
+def _id_bytes(rows):
+    return np.dtype(costs.id_dtype(rows)).itemsize
+
+
+def _shares(variable, servers, cluster, machines):
+    """The fraction of a variable's rows on each machine, an array."""
+    shares = np.zeros(machines)
+    for shard in variable.shards:
+        machine = cluster.machine_of(shard.server, servers)
+        shares[machine] += shard.rows / max(1, variable.rows)
+    return shares
+
+
+def _on_hosts(traffic, works):
+    """The same `Traffic` on every host of workers, none on dedicated servers."""
+    return costs.Traffic(traffic.sent * works, traffic.received * works)
+
+
+def _total(sums, works, cluster):
+    busiest = costs.Traffic(*map(float, sums[:, sums.max(axis=0).argmax()]))
+    seconds = costs.step_seconds(busiest, cluster.bandwidth)
+    return Total(float(sums[0, works].mean()), busiest, seconds)

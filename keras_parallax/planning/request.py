@@ -1,0 +1,159 @@
+"""What a strategy asks of the plan."""
+
+import numbers
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Optional
+
+from keras_parallax.errors import PlanError
+from keras_parallax.planning import architectures, placement
+from keras_parallax.planning import classify as rules
+
+
+class Timing(NamedTuple):
+    """When workers wait for each other.
+
+    Attributes:
+        sync: whether a step ends when the gradients of all workers have been applied.
+        max_staleness: without `sync`, how many steps a worker may be ahead of the slowest one;
+            `None` for no bound.
+    """
+
+    sync: bool = True
+    max_staleness: Optional[int] = None
+
+
+def check_timing(architecture, timing):
+    """Refuses pairs of an architecture and a `Timing` that make no sense.
+
+    Raises:
+        PlanError: the message says why.
+    """
+    sync, bound = timing
+    if sync and bound is not None:
+        raise PlanError(
+            'max_staleness=%r bounds asynchronous training, but sync=True; leave it out, or use '
+            'sync=False.' % (bound,)
+        )
+    if sync:
+        return
+    if architecture not in (architectures.HYBRID, architectures.PS):
+        raise PlanError(
+            "sync=False needs architecture='hybrid' or 'ps': with %r, gradients go through "
+            'collectives, which all workers enter together.' % architecture
+        )
+    is_count = isinstance(bound, numbers.Integral) and not isinstance(bound, bool)
+    if bound is not None and (not is_count or bound < 0):
+        raise PlanError('max_staleness must be a whole number from 0, but %r was given.' % (bound,))
+
+
+SEARCH = 'search'
+
+
+def check_search(request, sync):
+    """Refuses a search that makes no sense.
+
+    Args:
+        request: the `request.Request`.
+        sync: whether training is synchronous.
+
+    Raises:
+        PlanError: the message says why.
+    """
+    partitions, architecture = request.partitions, request.architecture
+    if isinstance(partitions, str) and partitions != SEARCH:
+        raise PlanError(
+            "partitions must be a number, a dict from names of variables to numbers, or 'search', "
+            'but %r was given.' % partitions
+        )
+    if partitions == SEARCH and (architecture == architectures.ALLREDUCE or not sync):
+        raise PlanError(
+            "partitions='search' measures synchronous steps with tables on servers, but %s was "
+            'given; leave one of the two out.'
+            % ('sync=False' if not sync else 'architecture=%r' % architecture)
+        )
+
+
+class Request(NamedTuple):
+    """What the user asks of a plan: the arguments of `make_plan` of the same names."""
+
+    overrides: Optional[Mapping] = None
+    architecture: str = architectures.HYBRID
+    partitions: Any = None
+    density: Optional[Mapping] = None
+    local_aggregation: bool = True
+
+
+def _check_names(argument, given, uses):
+    unknown = sorted(set(given) - {use.name for use in uses})
+    if unknown:
+        raise PlanError(
+            '%s names %s, but the trainable variables of the model are %s.'
+            % (argument, ', '.join(unknown), ', '.join(use.name for use in uses))
+        )
+
+
+def _check_density(density, uses):
+    for use in uses:
+        if use.name not in density:
+            continue
+        alpha = density[use.name]
+        is_number = isinstance(alpha, numbers.Real) and not isinstance(alpha, bool)
+        if not is_number or not 0 <= alpha <= 1:
+            raise PlanError(
+                'density of %s must be the fraction of its rows that a batch touches, a number '
+                'from 0 to 1, but %r was given.' % (use.name, alpha)
+            )
+        if not _is_table(use):
+            raise PlanError(
+                'density names %s, which is dense: it is %s. Take it out.'
+                % (use.name, rules.classify(use).reason)
+            )
+
+
+def _check_partitions(partitions, uses, architecture, overrides):
+    if partitions is None:
+        return
+    if architecture == architectures.ALLREDUCE:
+        raise PlanError(
+            "partitions is for tables on servers, and architecture='allreduce' has none; leave one "
+            'of the two out.'
+        )
+    if not isinstance(partitions, Mapping):
+        _check_number('partitions', partitions)
+        return
+    _check_names('partitions', partitions, uses)
+    for use in uses:
+        if use.name not in partitions:
+            continue
+        number = partitions[use.name]
+        _check_number('partitions of %s' % use.name, number)
+        if architecture != architectures.PS:
+            _check_on_servers(use, overrides)
+        if number > 1 and placement.in_one_piece(use):
+            raise PlanError(
+                'partitions asks for %d shards of %s, which must stay in one piece: its '
+                "regularizer, its constraint or the optimizer's formula reaches over the whole "
+                'table.' % (number, use.name)
+            )
+
+
+def _check_on_servers(use, overrides):
+    try:
+        kind, reason = rules.classify(use, overrides.get(use.name))
+    except ValueError as error:
+        raise PlanError(str(error)) from error
+    if kind == rules.DENSE:
+        raise PlanError(
+            'partitions names %s, which is dense: it is %s, so every rank holds it. Take it out, '
+            "or choose architecture='ps'." % (use.name, reason)
+        )
+
+
+def _check_number(argument, number):
+    is_whole = isinstance(number, numbers.Integral) and not isinstance(number, bool)
+    if not is_whole or number < 1:
+        raise PlanError('%s must be a whole number from 1, but %r was given.' % (argument, number))
+
+
+def _is_table(use):
+    return rules.classify(use).kind == rules.SPARSE

@@ -1,0 +1,67 @@
+"""Quantities as people write them: sizes, times, bandwidths."""
+
+import re
+
+from keras_parallax.errors import PlanError
+
+_BANDWIDTH = re.compile(
+    r'\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(bit|bps|bytes?|b)(?:/s)?\s*', re.IGNORECASE
+)
+
+
+_PREFIXES = {'': 1, 'k': 10**3, 'm': 10**6, 'g': 10**9, 't': 10**12}
+
+
+def parse_bandwidth(text):
+    """Reads a bandwidth such as `'100Gbit'`, `'200 Mbit/s'` or `'1.25GB/s'`.
+
+    Args:
+        text: a string; prefixes are powers of 1000.
+
+    Returns:
+        Bytes per second, a float.
+
+    Raises:
+        PlanError: the text is no bandwidth; a `b` alone is refused because it may mean both.
+
+    Example:
+        ```python
+        >>> parse_bandwidth('10Gbit')
+        1250000000.0
+        ```
+    """
+    match = _BANDWIDTH.fullmatch(text) if isinstance(text, str) else None
+    unit = match and match.group(3)
+    if not match or unit == 'b' or not float(match.group(1)):
+        raise PlanError(
+            'bandwidth must be a number of bits or bytes per second with its unit, such as '
+            "'10Gbit' or '1.25GB', but %r was given." % (text,)
+        )
+    bits = 1 if unit.lower() in ('bit', 'bps') else 8
+    return float(match.group(1)) * _PREFIXES[match.group(2).lower()] * bits / 8
+
+
+def bandwidth_in_words(rate):
+    """A bandwidth of so many bytes per second, in bits: `'10 Gbit/s'`."""
+    return _scaled(rate * 8, 1000, (' bit/s', ' kbit/s', ' Mbit/s', ' Gbit/s', ' Tbit/s'), '%.3g%s')
+
+
+def size_in_words(count):
+    """A number of bytes in units of 1024: `'1.5 GiB'`."""
+    if round(count, 1) < 1024:
+        return '%d B' % round(count)
+    return _scaled(count / 1024.0, 1024, (' KiB', ' MiB', ' GiB', ' TiB', ' PiB'), '%.1f%s')
+
+
+def seconds_in_words(seconds):
+    """A time: `'1.5 ms'`."""
+    return _scaled(seconds * 1e6, 1000, (' us', ' ms', ' s'), '%.3g%s')
+
+
+def _scaled(number, base, units, form):
+    for unit in units[:-1]:
+        # What rounds to the next unit is told in it.
+        if round(number, 1) < base:
+            return form % (number, unit)
+        number /= float(base)
+    return form % (number, units[-1])

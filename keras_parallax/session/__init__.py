@@ -1,0 +1,1 @@
+"""A graph's scope and its session."""

@@ -1,0 +1,128 @@
+"""Training without a barrier: every worker applies its own gradients to the shards as they come.
+
+A worker's graph holds the updates of all shards, each on its shard's server, instead of those of
+the shards that the worker owns. Two pushes that reach a row at the same moment may both start from
+the same old values, as in TensorFlow's own asynchronous parameter-server training; what SGD without
+momentum subtracts from a row is never lost.
+"""
+
+from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.errors import PlanError
+from keras_parallax.job import devices
+from keras_parallax.step.exchange import PartGradient, Pushed, RowGradients, split_gradients
+from keras_parallax.tables.table import Part, as_indices, split_rows
+
+
+def check_clipping(optimizer, together, dense):
+    """Refuses a clipping that would make the replicas of dense variables differ.
+
+    Args:
+        optimizer: the Keras optimizer.
+        together: whether its `clipnorm` bounds the norm of all gradients together.
+        dense: the dense variables that every rank holds.
+
+    Raises:
+        PlanError: the norm would be over gradients that only this rank has.
+    """
+    if together and dense and (getattr(optimizer, 'clipnorm', None) or 0) > 0:
+        raise PlanError(
+            'clipnorm with sync=False would scale the dense gradients differently on each worker, '
+            "because no worker has the others' gradients of tables; use clipvalue, "
+            "architecture='ps' or sync=True."
+        )
+
+
+def push_rows(table, gradients, split, how):
+    """This rank's gradients of a sparse table, for each shard on its server.
+
+    Args:
+        table: a `Table` with shards.
+        gradients: this rank's `RowGradients`.
+        split: the `SplitIds` of `gradients.rows`, or `None` to split them here.
+        how: the `exchange.Exchange`.
+
+    Returns:
+        `Pushed`, with a part for every shard.
+    """
+    with tf.device(devices.shard_device(how.rank)):
+        items, restore = split_gradients(table, gradients, split, how)
+    parts = []
+    for number, (shard, (rows, values)) in enumerate(zip(table.shards, items)):
+        with tf.device(shard.device):
+            arrived = restore(tf.identity(values))
+            rows = RowGradients(as_indices(rows), arrived)
+        parts.append(PartGradient(Part(table, shard, number), rows))
+    return Pushed([], parts, [])
+
+
+def push_whole(table, gradient, how, computed):
+    """This rank's gradient of a dense variable on servers, for each shard on its server.
+
+    Args:
+        table: a `Table` with shards that is not exchanged by rows.
+        gradient: this rank's gradient, of the variable's shape.
+        how: the `exchange.Exchange`.
+        computed: operation that comes when this rank has computed all its gradients.
+
+    Returns:
+        `Pushed`, with a part for every shard.
+    """
+    with tf.device(devices.shard_device(how.rank)), tf.control_dependencies([computed]):
+        small, context = how.compression.compress(tf.identity(gradient))
+        pieces = split_rows(small, table)
+    parts = []
+    for number, (shard, piece) in enumerate(zip(table.shards, pieces)):
+        with tf.device(shard.device):
+            arrived = how.compression.decompress(tf.identity(piece), context)
+        arrived.set_shape(shard.shape)
+        parts.append(PartGradient(Part(table, shard, number), arrived))
+    return Pushed([], parts, [])
+
+
+class StalenessBound:
+    """Keeps a worker from being too many steps ahead of the slowest one.
+
+    There is a queue for each ordered pair of workers, on the second one's server. A worker puts a
+    token into the queues to all others at the end of a step, and takes one from each of those to
+    itself, which hold as many tokens as the bound in the beginning.
+
+    Args:
+        bound: how many steps a worker may be ahead.
+        rank, size: this rank, and the number of ranks.
+        prefix: starts the queues' names, the same on every rank.
+
+    Attributes:
+        queues: the queues to this worker.
+    """
+
+    def __init__(self, bound, rank, size, prefix):
+        self._bound = bound
+        others = [other for other in range(size) if other != rank]
+        make = self._make_queue
+        self._to_others = [make(prefix, rank, other) for other in others]
+        self.queues = [make(prefix, other, rank) for other in others]
+
+    def _make_queue(self, prefix, source, target):
+        name = 'parallax_%s_finished_from_%d_to_%d' % (prefix, source, target)
+        with tf.name_scope(None), tf.device(devices.shard_device(target)):
+            # The other may be the bound ahead, on top of the tokens that were there.
+            capacity = 2 * self._bound + 2
+            return tf.FIFOQueue(capacity, [tf.uint8], shapes=[[]], shared_name=name, name=name)
+
+    def start(self):
+        """An operation that puts the first tokens into the queues to this worker."""
+        tokens = tf.zeros([self._bound], tf.uint8)
+        return tf.group(*[queue.enqueue_many([tokens]) for queue in self.queues])
+
+    def end_step(self, operations):
+        """Ends a step: tells the others, and waits for those that are too far behind.
+
+        Args:
+            operations: the operations of the step.
+
+        Returns:
+            A list of operations.
+        """
+        with tf.control_dependencies(operations):
+            told = [queue.enqueue(tf.constant(0, tf.uint8)) for queue in self._to_others]
+        return told + [queue.dequeue().op for queue in self.queues]

@@ -1,0 +1,81 @@
+"""How a synchronous step ends: no worker goes on before every owner has updated its shards.
+
+An owner puts a token for each worker that pushes into a queue beside its shards, when it has
+updated them. A worker takes its token where it has pushed, so that one message tells it both. The
+updates of dense variables, which wait for Horovod, hold nobody else up.
+"""
+
+from typing import List, NamedTuple
+
+from keras_parallax.compat import graph_queries, tensorflow_api
+from keras_parallax.compat.tensorflow_api import tf
+
+
+class End(NamedTuple):
+    """The end of a step.
+
+    Attributes:
+        operations: the operations that end it.
+        own_queues: the queues of the shards that this rank owns.
+        awaited: the queues in which this rank waits for its tokens.
+    """
+
+    operations: List[tf.Operation]
+    own_queues: List[tf.FIFOQueue]
+    awaited: List[tf.FIFOQueue]
+
+
+def end_of_step(tables, operations, pushes, replicas, how):
+    """Ends a step when every owner has updated its shards.
+
+    Args:
+        tables: the `Table`s of the step.
+        operations: the operations of the step.
+        pushes: those of them that push.
+        replicas: the variables that every rank has for itself. An operation that writes to one is
+            not waited for by others, unless a shard's update comes before it: all that one of
+            TensorFlow's optimizers or a user's own returns may be a counter of steps that waits
+            for the updates (`tests/parallel/test_barrier.py`).
+        how: the `exchange.Exchange`.
+
+    Returns:
+        An `End`.
+    """
+    shards = [(table, shard) for table in tables for shard in table.plan.shards]
+    owners = {table.device_of(shard): table.owner_of(shard) for table, shard in shards}
+    own_storage = {tensorflow_api.storage(variable).op for variable in replicas}
+    parts = [part for table in tables if table.shards for part in table.parts_of(how.rank)]
+    last = graph_queries.after_writes([part.variable for part in parts])
+    updates = [
+        operation
+        for operation in operations
+        if operation not in pushes
+        and (operation in last or not (operation.inputs and operation.inputs[0].op in own_storage))
+    ]
+    given, taken, own, awaited = [], [], [], []
+    for number, device in enumerate(sorted(owners)):
+        queues = _queues(device, number, how)
+        if owners[device] == how.rank:
+            own += queues
+            with tf.control_dependencies(updates), tf.device(device):
+                given += [queue.enqueue(tf.constant(True)) for queue in queues]
+        if how.rank in how.pushers:
+            mine = queues[list(how.pushers).index(how.rank)]
+            here = [push for push in pushes if push.device == mine.queue_ref.device]
+            with tf.control_dependencies(here), tf.device(device):
+                taken.append(mine.dequeue().op)
+            awaited.append(mine)
+    if how.host:
+        taken = how.host.pass_on(taken)
+    return End(given + taken, own, awaited)
+
+
+def _queues(device, number, how):
+    """The queues for tokens on a device, one for each worker that pushes."""
+    queues = []
+    with tf.name_scope(None), tf.device(device):
+        for worker in how.pushers:
+            name = 'parallax_%s_updated_%d_for_%d' % (how.prefix, number, worker)
+            # A token a step, and it is taken before its worker pushes again.
+            queues.append(tf.FIFOQueue(1, [tf.bool], shapes=[[]], shared_name=name, name=name))
+    return queues

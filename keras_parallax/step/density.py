@@ -1,0 +1,59 @@
+"""Measures which fraction of a table's rows the batches of a job touch."""
+
+from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.job import devices
+
+#: Steps over which the density is measured.
+MEASURED_STEPS = 10
+
+
+class DensityMeter:
+    """Counts the rows of each table that this worker touches in training steps.
+
+    Args:
+        touched: dict from names of tables to scalar tensors: numbers of different rows in a batch.
+        rows: dict from the same names to numbers of rows.
+        rank: this process's rank.
+
+    Attributes:
+        operation: the operation of a step that counts.
+        variable: the variable that holds the counts; it must be initialized.
+    """
+
+    def __init__(self, touched, rows, rank):
+        self._names, self._rows, self._steps = sorted(touched), rows, 0
+        with tf.device(devices.shard_device(rank)), tf.name_scope(None):
+            self.variable = tf.Variable(
+                tf.zeros([len(self._names)], tf.int64),
+                trainable=False,
+                collections=[],
+                name='parallax/touched_rows',
+            )
+            counts = tf.stack([tf.cast(touched[name], tf.int64) for name in self._names])
+            self.operation = tf.assign_add(self.variable, counts).op
+
+    def after_step(self):
+        """Notes that a step has been; returns whether all steps to be measured have been."""
+        self._steps += 1
+        return self._steps == MEASURED_STEPS
+
+    def density(self, session, gather):
+        """The density of each table: the mean over steps and ranks. A collective call.
+
+        Args:
+            session: the session that holds the counts.
+            gather: function that gathers a value from every rank.
+
+        Returns:
+            A dict from names of tables to fractions of their rows.
+        """
+        counts = session.run(self.variable)
+        mine = {
+            name: count / float(self._steps * max(1, self._rows[name]))
+            for name, count in zip(self._names, counts)
+        }
+        everywhere = gather(mine)
+        return {
+            name: min(1.0, sum(found[name] for found in everywhere) / len(everywhere))
+            for name in self._names
+        }

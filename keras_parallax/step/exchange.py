@@ -1,0 +1,339 @@
+"""Exchange of sparse gradients: deduplicate, send each row to its owner, sum, average."""
+
+from typing import Any, List, NamedTuple, Optional
+
+from keras_parallax.compat import graph_queries
+from keras_parallax.compat.horovod_api import horovod_ops
+from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.job import devices
+from keras_parallax.job.collectives import unmerged
+from keras_parallax.step.local_aggregation import Host
+from keras_parallax.tables import half_precision
+from keras_parallax.tables.pull import split_by_shard
+from keras_parallax.tables.table import Part, as_indices, split_rows
+
+MEAN, SUM = 'mean', 'sum'
+
+
+class RowGradients(NamedTuple):
+    """Gradients of some rows: `rows` `[n]` without repeats, `values` `[n] + row_shape`."""
+
+    rows: tf.Tensor
+    values: tf.Tensor
+
+
+class PartGradient(NamedTuple):
+    """The gradient that a rank applies to a `Part`.
+
+    Attributes:
+        part: the `Part`.
+        gradients: `RowGradients` with rows numbered within the part, or, of a dense variable on
+            servers, a tensor of the part's shape.
+    """
+
+    part: Part
+    gradients: Any
+
+
+def sum_by_row(rows, values):
+    """Sums the gradients of repeated rows.
+
+    Args:
+        rows: `[n]`, row numbers, repeats allowed.
+        values: `[n] + row_shape`.
+
+    Returns:
+        `RowGradients` with each row once, in order of first appearance.
+    """
+    unique, inverse = tf.unique(rows)
+    return RowGradients(unique, tf.unsorted_segment_sum(values, inverse, tf.size(unique)))
+
+
+def gradients_by_row(table, lookups):
+    """Gradient of a whole table from the gradients of its lookups, on this rank.
+
+    Args:
+        table: the `Table`.
+        lookups: a list of pairs of an ids tensor and the gradient with respect to the looked-up
+            rows, of shape `ids.shape + row_shape`.
+
+    Returns:
+        `RowGradients` with each row once.
+    """
+    rows = [tf.reshape(ids, [-1]) for ids, _ in lookups]
+    wide = tf.int64 if any(part.dtype == tf.int64 for part in rows) else tf.int32
+    return sum_by_row(
+        _joined([tf.cast(part, wide) for part in rows]),
+        _joined([tf.reshape(gradient, [-1] + table.row_shape) for _, gradient in lookups]),
+    )
+
+
+def gradients_of_pull(table, pull, gradients):
+    """Gradient of pulled rows from the gradients of the lookups that use them.
+
+    Args:
+        table: the `Table`.
+        pull: the `Pull`.
+        gradients: dict from looked-up rows (`pull.outputs`) to their gradients; an output may be
+            missing.
+
+    Returns:
+        The pair of `RowGradients` and the `SplitIds` of its rows.
+    """
+    used = [
+        (inverse, tf.reshape(gradients[output], [-1] + table.row_shape))
+        for output, inverse in zip(pull.outputs, pull.inverses)
+        if output in gradients
+    ]
+    values = tf.unsorted_segment_sum(
+        _joined([values for _, values in used]),
+        _joined([inverse for inverse, _ in used]),
+        tf.size(pull.split.ids),
+    )
+    return RowGradients(pull.split.ids, values), pull.split
+
+
+def merged(by_pull):
+    """Merges the row gradients of a table's pulls.
+
+    Args:
+        by_pull: a list of pairs as `gradients_of_pull` returns them.
+
+    Returns:
+        A pair of `RowGradients` and its `SplitIds`, or `None` if the rows must be split anew.
+    """
+    if len(by_pull) == 1:
+        return by_pull[0]
+    wide = max((gradients.rows.dtype for gradients, _ in by_pull), key=lambda dtype: dtype.size)
+    rows = tf.concat([tf.cast(gradients.rows, wide) for gradients, _ in by_pull], 0)
+    return sum_by_row(rows, tf.concat([gradients.values for gradients, _ in by_pull], 0)), None
+
+
+def _joined(tensors):
+    return tensors[0] if len(tensors) == 1 else tf.concat(tensors, 0)
+
+
+class Exchange(NamedTuple):
+    """How this rank's gradients are exchanged with those of the others.
+
+    Attributes:
+        rank, size: this rank, and the number of ranks.
+        reduction: `'mean'` or `'sum'` over the ranks, for rows.
+        compression: one of `hvd.Compression`: the form in which gradients travel.
+        pull_compression: the same of rows that are pulled.
+        prefix: prefix of the names of collectives and queues, the same on every rank.
+        host: the `local_aggregation.Host` whose leader pushes for all its workers, or `None`.
+    """
+
+    rank: int
+    size: int
+    reduction: str
+    compression: type
+    pull_compression: type
+    prefix: str
+    host: Optional[Host] = None
+
+    @property
+    def pushers(self):
+        """The ranks that push to servers, in order."""
+        return self.host.leaders if self.host else range(self.size)
+
+    def allreduce(self, tensor, name):
+        """The sum of a tensor over all ranks.
+
+        Args:
+            tensor: this rank's tensor.
+            name: the collective's name. Horovod matches collectives by name; a given one cannot
+                differ between ranks because of an operation that only one of them has built.
+        """
+        with tf.name_scope(None):
+            return unmerged(horovod_ops._allreduce(tensor, name='%s.%s' % (self.prefix, name)))
+
+    def average(self, gradient, name):
+        """The mean of a dense gradient over all ranks; `name` as `allreduce` takes it."""
+        if self.size == 1:
+            return gradient
+        small, context = self.compression.compress(gradient)
+        return self.compression.decompress(self.allreduce(small, name), context) / self.size
+
+    def average_slices(self, gradient, name):
+        """The mean of `IndexedSlices` over all ranks: the rows of all, one after the other."""
+        if self.size == 1:
+            return gradient
+        with tf.name_scope(None):
+            name = '%s.%s' % (self.prefix, name)
+            small, context = self.compression.compress(gradient.values)
+            values = unmerged(horovod_ops.allgather(small, name=name + '.values'))
+            indices = unmerged(horovod_ops.allgather(gradient.indices, name=name + '.rows'))
+        values = self.compression.decompress(values, context)
+        mean = self.reduced(RowGradients(indices, values))
+        return tf.IndexedSlices(mean.values, mean.rows, gradient.dense_shape)
+
+    def reduced(self, gradients):
+        """The mean or the sum over ranks, given the sum, of `RowGradients`."""
+        if self.reduction == SUM or self.size == 1:
+            return gradients
+        return gradients._replace(values=gradients.values / self.size)
+
+
+class Pushed(NamedTuple):
+    """What pushing a table's gradients comes to.
+
+    Attributes:
+        operations: the operations that push.
+        parts: a list of `PartGradient`s, one for each shard that this rank owns.
+        queues: the queues of those shards, which hold what has been pushed.
+    """
+
+    operations: List[tf.Operation]
+    parts: List[PartGradient]
+    queues: List[tf.FIFOQueue]
+
+
+def allgather(table, gradients, how):
+    """Exchanges a replicated table's gradients: every rank gets the rows of all.
+
+    Args:
+        table: a `Table` without shards.
+        gradients: this rank's `RowGradients`.
+        how: the `Exchange`.
+
+    Returns:
+        A list of one `PartGradient`, the same on every rank.
+    """
+    if how.size > 1:
+        name = '%s.%s' % (how.prefix, table.name)
+        small, restore = half_precision.compress(gradients.values, how.compression, table.widths)
+        gradients = sum_by_row(
+            unmerged(horovod_ops.allgather(gradients.rows, name=name + '.rows')),
+            restore(unmerged(horovod_ops.allgather(small, name=name + '.values'))),
+        )
+    return [PartGradient(part, how.reduced(gradients)) for part in table.parts_of(0)]
+
+
+def split_gradients(table, gradients, split, how):
+    """Splits row gradients by shard, in the form in which they travel.
+
+    Args:
+        table: a `Table` with shards.
+        gradients: `RowGradients`.
+        split: the `SplitIds` of `gradients.rows`, or `None` to split them here.
+        how: the `Exchange`.
+
+    Returns:
+        A pair: for each shard a pair of its rows and of what their values are sent as, and a
+        function that makes the values what they were.
+    """
+    if split is None:
+        split = split_by_shard(gradients.rows, table.plan.shards)
+    small, restore = half_precision.compress(gradients.values, how.compression, table.widths)
+    of_shards = [small]
+    if len(table.shards) > 1:
+        of_shards = [tf.gather(small, places) for places in split.positions]
+    return list(zip(split.rows, of_shards)), restore
+
+
+def push_rows(table, gradients, split, how, after):
+    """Exchanges a sparse table's gradients: each row goes to its shard's owner.
+
+    Args:
+        table: a `Table` with shards.
+        gradients: this rank's `RowGradients`.
+        split: the `SplitIds` of `gradients.rows`, or `None` to split them here.
+        how: the `Exchange`.
+        after: operations that must come before the push.
+
+    Returns:
+        `Pushed`.
+    """
+    with tf.device(devices.shard_device(how.rank)):
+        handed = []
+        if how.host:
+            of_host, handed = how.host.push(table.name, list(gradients), after)
+            if len(of_host) > 1:
+                rows = [tf.reshape(rows, [-1]) for rows, _ in of_host]
+                values = [tf.reshape(values, [-1] + table.row_shape) for _, values in of_host]
+                gradients, split = sum_by_row(tf.concat(rows, 0), tf.concat(values, 0)), None
+        items, restore = split_gradients(table, gradients, split, how)
+    queues, operations = _push(table, items, how, after)
+    parts = []
+    for part in table.parts_of(how.rank):
+        with tf.device(part.variable.device):
+            items = [queue.dequeue() for queue in queues[part.shard]]
+            rows, values = [tf.concat(column, 0) for column in zip(*items)]
+            rows.set_shape([None])
+            values = restore(values)
+            values.set_shape([None] + table.row_shape)
+            summed = sum_by_row(as_indices(rows), values)
+            parts.append(PartGradient(part, how.reduced(summed)))
+    return Pushed(handed + operations, parts, _own(queues, table, how.rank))
+
+
+def push_whole(table, gradient, how, after):
+    """Exchanges the gradient of a dense variable on servers: each shard's part goes to its owner.
+
+    Args:
+        table: a `Table` with shards that is not exchanged by rows.
+        gradient: this rank's gradient, of the variable's shape.
+        how: the `Exchange`.
+        after: operations that must come before the push.
+
+    Returns:
+        `Pushed`; the gradients of its parts are tensors, means over the ranks.
+    """
+    with tf.device(devices.shard_device(how.rank)):
+        handed = []
+        if how.host:
+            of_host, handed = how.host.push(table.name, [gradient], after)
+            gradient = tf.add_n([tf.reshape(one, table.plan.shape) for (one,) in of_host])
+        small, context = how.compression.compress(gradient)
+        items = [(part,) for part in split_rows(small, table)]
+    queues, operations = _push(table, items, how, after)
+    parts = []
+    for part in table.parts_of(how.rank):
+        with tf.device(part.variable.device):
+            found = [
+                how.compression.decompress(queue.dequeue(), context) for queue in queues[part.shard]
+            ]
+            total = tf.reshape(tf.add_n(found), part.variable.shape) / how.size
+            parts.append(PartGradient(part, total))
+    return Pushed(handed + operations, parts, _own(queues, table, how.rank))
+
+
+def _push(table, items, how, after):
+    """Pushes an item to each shard of a table.
+
+    There is a queue for each pair of a shard and a worker that pushes, on the shard's server. The
+    owner takes one item from each in order of rank, so that sums come out the same however pushes
+    race.
+
+    Returns:
+        A pair: for each shard the list of its queues, and the operations that push.
+    """
+    queues, operations = [], []
+    with tf.device(devices.shard_device(how.rank)):
+        items = graph_queries.held_back(items, after)
+    for number, (shard, item) in enumerate(zip(table.shards, items)):
+        of_shard = []
+        with tf.name_scope(None), tf.device(shard.device):
+            for worker in how.pushers:
+                name = '%s/%s/shard_%d/from_%d' % (how.prefix, table.name, number, worker)
+                name = 'parallax_' + name.replace('/', '_')
+                of_shard.append(
+                    # One item a step, and nobody is more than a step ahead.
+                    tf.FIFOQueue(
+                        capacity=2,
+                        dtypes=[tensor.dtype for tensor in item],
+                        shared_name=name,
+                        name=name,
+                    )
+                )
+            if how.rank in how.pushers:
+                mine = of_shard[list(how.pushers).index(how.rank)]
+                operations.append(mine.enqueue(item))
+        queues.append(of_shard)
+    return queues, operations
+
+
+def _own(queues, table, rank):
+    return [queue for part in table.parts_of(rank) for queue in queues[part.shard]]

@@ -1,0 +1,345 @@
+"""The gradients of a training step, and their exchange between the ranks."""
+
+from keras_parallax.compat.horovod_api import hvd
+from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.errors import PlanError
+from keras_parallax.job import devices
+from keras_parallax.job.collectives import unfolded_zero
+from keras_parallax.step import asynchronous, exchange, pull_order, table_groups
+from keras_parallax.step.table_groups import Joined, groups_of
+from keras_parallax.tables import loss_analysis, sharding
+from keras_parallax.tables.pull import Connection, SplitIds, gather_rows
+
+
+class StepGradients:
+    """Computes the gradients of one step and exchanges them.
+
+    Args:
+        loss: the model's total loss.
+        dense: the dense variables that every rank holds.
+        tables: the `Table`s.
+        members: the set of operations that the loss depends on.
+        how: the `exchange.Exchange`.
+        sync: whether the gradients of all ranks are applied together.
+        slices: whether `IndexedSlices` of `dense` stay as they come.
+
+    Attributes:
+        reduced: the gradients of `dense`, means over the ranks.
+        parts: the `PartGradient`s that this rank applies.
+        pushes: the operations that push.
+        queues: the queues on this rank's servers in which pushes wait.
+        connections: the `pull.Connection`s of sparse tables.
+        touched: dict from names of tables to numbers of different rows in this rank's batch.
+        computed: an operation that has run when this rank has all its gradients.
+        totals: sums over the ranks that every rank must have computed by the end of the step.
+    """
+
+    def __init__(self, loss, dense, tables, members, how, sync, slices=False):
+        self._loss, self._members, self._how, self._sync = loss, members, how, sync
+        self._tables = list(tables)
+        self._sharded = any(table.shards for table in self._tables)
+        self.parts, self.pushes, self.queues, self.connections = [], [], [], []
+        self.touched, self.totals, self._squares = {}, [], None
+        gradients, of_outputs = self._compute(dense)
+        if not slices:
+            gradients = list(map(tf.convert_to_tensor, gradients))
+        reduced = [
+            self._average(gradient, loss_analysis.name_of(variable))
+            for gradient, variable in zip(gradients, dense)
+        ]
+        with tf.control_dependencies([loss] + gradients + list(of_outputs.values())):
+            computed = self.computed = tf.no_op()
+        for pushed in self._exchange_all(of_outputs, computed):
+            self.parts.extend(pushed.parts)
+            self.pushes.extend(pushed.operations)
+            self.queues.extend(pushed.queues)
+        self.reduced = self._gate(reduced, computed)
+
+    def sum_over_owners(self, squares):
+        """Sums the squared norms of the tables' parts over the ranks that own them.
+
+        Args:
+            squares: dict from tables to scalars, those of this rank's parts. They are asked for
+                once; an optimizer within another gets the same.
+
+        Returns:
+            A dict from all tables to scalars.
+        """
+        if not self._sharded or not self._sync:
+            return squares
+        if self._squares is not None:
+            return self._squares
+        nothing = unfolded_zero(self._loss)
+        mine = tf.stack([squares.get(table, nothing) for table in self._tables])
+        total = self._how.allreduce(mine, 'squared_norms')
+        self.totals.append(total)
+        self._squares = {table: total[number] for number, table in enumerate(self._tables)}
+        return self._squares
+
+    def _compute(self, dense):
+        """Gradients of the dense variables, and of what is looked up or pulled of each table."""
+        outputs = []
+        for table in self._tables:
+            if not table.by_row:
+                outputs.append((table, table.variable.value()))
+            elif table.shards:
+                pulls = sharding.pulls_in(table, self._members)
+                outputs.extend((table, output) for pull in pulls for output in pull.outputs)
+            else:
+                pairs = sharding.lookups_in(table, self._members)
+                outputs.extend((table, output) for _, output in pairs)
+        found = loss_analysis.gradients_of(self._loss, dense + [output for _, output in outputs])
+        by_output = {
+            output: gradient
+            for (_, output), gradient in zip(outputs, found[len(dense) :])
+            if gradient is not None
+        }
+        missing = [
+            loss_analysis.name_of(variable)
+            for variable, gradient in zip(dense, found)
+            if gradient is None
+        ]
+        reached = {table for table, output in outputs if output in by_output}
+        missing += [table.name for table in self._tables if table not in reached]
+        if missing:
+            # Keras says the same of a model whose loss does not depend on a weight.
+            raise ValueError(
+                'An operation has `None` for gradient: the loss does not depend on %s in a way '
+                'that can be differentiated.' % ', '.join(missing)
+            )
+        return found[: len(dense)], by_output
+
+    def _average(self, gradient, name):
+        if not isinstance(gradient, tf.IndexedSlices):
+            return self._how.average(gradient, name)
+        if self._how.size > 1 and _has_whole_table(gradient):
+            raise PlanError(
+                'The optimizer computes with the rows of gradients as they come, repeats and all, '
+                'and in that of %s there is one of the whole table, as of a regularizer, which '
+                'each worker would count. Have the optimizer make tensors of its gradients first '
+                '(tf.convert_to_tensor), or take the regularizer away, or train with one worker.'
+                % name
+            )
+        return self._how.average_slices(gradient, name)
+
+    def _exchange_all(self, gradients, computed):
+        """Sums the gradients of all tables over the ranks; returns a list of `Pushed`."""
+        pulls = {
+            table: sharding.pulls_in(table, self._members)
+            for table in self._tables
+            if table.by_row and table.shards
+        }
+        of_all = [pull for found in pulls.values() for pull in found]
+        for members in groups_of(pulls):
+            joined = Joined(members, [pulls.pop(table)[0] for table in members])
+            pulls[joined] = [joined.pull]
+        bundles = table_groups.bundles_of(
+            [
+                (table, table.plan)
+                for table in pulls
+                if table_groups.may_be_bundled(pulls[table], of_all)
+            ]
+        )
+        bundled = {table for members in bundles for table in members}
+        pulls.update(self._connect({t: pulls[t] for t in pulls if t not in bundled}))
+        pushed = []
+        for table in self._tables:
+            if not table.by_row:
+                pushed.append(self._exchange_whole(table, gradients, computed))
+            elif not table.shards:
+                pushed.append(self._allgather(table, gradients))
+        for table in pulls:
+            if table not in bundled:
+                pushed.append(self._push(table, pulls[table], gradients))
+        pushed += [self._exchange_bundle(members, pulls, gradients) for members in bundles]
+        return [self._of_tables(found) for found in pushed]
+
+    @staticmethod
+    def _of_tables(pushed):
+        """`Pushed` with the parts of tables in place of those of `Joined` ones."""
+        parts = []
+        for found in pushed.parts:
+            table = found.part.table
+            parts += table.parts(found) if isinstance(table, Joined) else [found]
+        return pushed._replace(parts=parts)
+
+    def _exchange_whole(self, table, gradients, computed):
+        """Sums the gradient of a dense variable on servers; returns `Pushed`.
+
+        What a rank pulls whole from its own server is not a copy. So it is pushed, and then
+        updated, when this rank has `computed` all its gradients.
+        """
+        how = self._how
+        if how.host:
+            how.host.pull_whole(table)
+        gradient = tf.convert_to_tensor(gradients[table.variable.value()])
+        if not self._sync:
+            return asynchronous.push_whole(table, gradient, how, computed)
+        return exchange.push_whole(table, gradient, how, [computed])
+
+    def _allgather(self, table, gradients):
+        """Sums the gradients of a table that every rank holds; returns `Pushed`."""
+        lookups = [
+            (ids, gradients[output])
+            for ids, output in sharding.lookups_in(table, self._members)
+            if output in gradients
+        ]
+        mine = exchange.gradients_by_row(table, lookups)
+        return exchange.Pushed([], exchange.allgather(table, mine, self._how), [])
+
+    def _connect(self, pulls):
+        """Has the step pull rows in its own way, where that is not as a prediction does.
+
+        Args:
+            pulls: a dict from tables, `Joined` ones too, to the lists of their `Pull`s.
+
+        Returns:
+            The same with the `Pull`s of the step, where they are others.
+        """
+        how, found = self._how, {}
+        small = [table for table in pulls if table_groups.is_small(table.plan)]
+        first = pull_order.needed_first(pulls, self._members, small)
+        as_predicted = how.pull_compression is hvd.Compression.none and not self._aggregates
+        # Those that wait for nothing come first, so that what others wait for is there.
+        for table in sorted(first, key=lambda table: len(first[table])):
+            if as_predicted and not first[table] and not isinstance(table, Joined):
+                continue
+            arrived = [
+                pull.rows for other in first[table] for pull in found.get(other, pulls[other])
+            ]
+            found[table] = []
+            for number, pull in enumerate(pulls[table]):
+                with self._on_worker():
+                    split = _after(arrived, pull.split)
+                    rows = self._pull(table, '%s/pull_%d' % (table.name, number), split)
+                self.connections += _connections(table, pull, rows)
+                found[table].append(pull._replace(split=split, rows=rows))
+        return found
+
+    def _pull(self, table, name, split):
+        """Rows of a table, joined ones or a bundle: with the host's other workers, if any."""
+        how = self._how
+        if self._aggregates:
+            return how.host.pull_rows(table, name, split.ids, how.pull_compression)
+        return gather_rows(table, split, how.pull_compression)
+
+    def _push(self, table, pulls, gradients):
+        """Sums a sharded table's gradients; returns `Pushed`."""
+        with self._on_worker():
+            by_pull = [_gradients(table, pull, gradients) for pull in pulls]
+            mine, split = exchange.merged(by_pull)
+        self._count(table, mine.rows)
+        return self._push_rows(table, mine, split, self._reads(table, pulls))
+
+    def _exchange_bundle(self, members, pulls, gradients):
+        """Has the rows of several tables pulled together, and pushes their gradients together."""
+        together = table_groups.Bundle(members)
+        mine = [pulls[table][0] for table in members]
+        ids = [pull.split.ids for pull in mine]
+        with self._on_worker():
+            split = together.ask(ids)
+            rows = self._pull(together, together.name, split)
+            of_members = together.split(rows, ids)
+            values = [
+                _gradients(table, pull, gradients)[0].values for table, pull in zip(members, mine)
+            ]
+            summed = exchange.RowGradients(split.ids, tf.concat(values, 0))
+            for table, pull, of_member in zip(members, mine, of_members):
+                self.connections += _connections(table, pull, of_member)
+                self._count(table, pull.split.ids)
+        after = [read for table in members for read in self._reads(table, pulls[table])]
+        pushed = self._push_rows(together, summed, split, after)
+        return pushed._replace(
+            parts=[part for found in pushed.parts for part in together.parts(found)]
+        )
+
+    @property
+    def _aggregates(self):
+        """Whether the host's workers pull together."""
+        return self._how.host is not None and self._how.host.shares
+
+    def _on_worker(self):
+        return tf.device(devices.shard_device(self._how.rank))
+
+    def _push_rows(self, table, gradients, split, after):
+        if not self._sync:
+            return asynchronous.push_rows(table, gradients, split, self._how)
+        return exchange.push_rows(table, gradients, split, self._how, after)
+
+    def _count(self, table, rows):
+        """Notes how many rows of a table, or of each of joined ones, the batch touches."""
+        for member in _tables_in(table):
+            self.touched[member.name] = tf.size(rows)
+
+    def _reads(self, table, pulls):
+        """The operations that read a table's shards, as far as this rank's step needs them.
+
+        A shard may be written as soon as all pushes are there: so it is read before pushing. That
+        a lookup is done tells that rows are there, wherever the step has them from.
+        """
+        looked_up = [
+            output.op for pull in pulls for output in pull.outputs if output.op in self._members
+        ]
+        return looked_up + [
+            term.op for member in _tables_in(table) for term in member.penalty_terms
+        ]
+
+    def _gate(self, reduced, computed):
+        """Holds back every write to what this process computes with until it has all its gradients.
+
+        Keras 2.2.4 does not, and may update a variable before the backward pass has read it
+        (proven by `tests/unit/test_single_process.py`, the bit-equality test). The gradients of
+        pulled rows are among those that must be there, for the pass reads dense variables on its
+        way to them (`tests/parallel/test_gate.py`). A shard on a server is not computed with: only
+        rows pulled from it are. What has come from the other ranks is applied while the rest is
+        still on its way.
+
+        Returns:
+            The gradients `reduced`, gated; `parts` are gated in place.
+        """
+        local = [number for number, part in enumerate(self.parts) if not part.part.table.shards]
+        values = [self.parts[number].gradients.values for number in local]
+        with tf.control_dependencies([computed]):
+            gated = [_copy(tensor) for tensor in reduced + values]
+        for number, value in zip(local, gated[len(reduced) :]):
+            part = self.parts[number]
+            self.parts[number] = part._replace(gradients=part.gradients._replace(values=value))
+        return gated[: len(reduced)]
+
+
+def _has_whole_table(slices):
+    """Whether TensorFlow has joined a tensor to `IndexedSlices` of lookups (TF 1.11)."""
+    rows = slices.indices.op
+    parts = [tensor.op for tensor in rows.inputs] if rows.type == 'ConcatV2' else [rows]
+    return any(part.type == 'Range' for part in parts)
+
+
+def _copy(tensor):
+    if isinstance(tensor, tf.IndexedSlices):
+        return tf.IndexedSlices(_copy(tensor.values), tensor.indices, tensor.dense_shape)
+    with tf.colocate_with(tensor):
+        return tf.identity(tensor)
+
+
+def _tables_in(table):
+    return table.members if isinstance(table, Joined) else [table]
+
+
+def _connections(table, pull, rows):
+    """The `Connection`s that have a step read rows that it has pulled, a list."""
+    return table.connections(rows) if isinstance(table, Joined) else [Connection(pull.rows, rows)]
+
+
+def _gradients(table, pull, gradients):
+    """As `exchange.gradients_of_pull`, also of joined tables."""
+    if isinstance(table, Joined):
+        return exchange.RowGradients(pull.split.ids, table.gradients(gradients)), pull.split
+    return exchange.gradients_of_pull(table, pull, gradients)
+
+
+def _after(tensors, split):
+    """`SplitIds` that are there when tensors are."""
+    if not tensors:
+        return split
+    with tf.control_dependencies(tensors):
+        return SplitIds(tf.identity(split.ids), list(map(tf.identity, split.rows)), split.positions)

@@ -1,0 +1,170 @@
+"""Local aggregation: the workers of a host send and fetch each row once, through their leader.
+
+The worker of local rank 0 is the *leader* of its host. Its server holds a pair of queues for each
+other worker of the host and each pull: the worker puts its ids in and takes its rows out. The
+leader pulls the union of all ids, so that a row that several of them need crosses the network once.
+Gradients go through one queue more for each worker: the leader sums them by row, in order of local
+rank, and pushes the sums for the whole host.
+
+Predictions and evaluations do not go through the leader: one worker may predict while the others do
+something else. So the model's graph is left as it is, with rows pulled from the shards. What a
+training step does instead is a list of `pull.Connection`s.
+"""
+
+from typing import List
+
+from keras_parallax.compat import graph_queries
+from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.job import devices
+from keras_parallax.step.queues import closing
+from keras_parallax.tables.pull import Connection, pull
+from keras_parallax.tables.table import whole_of
+
+
+class Host:
+    """This process's place among the workers of its host, in one model's training step.
+
+    Args:
+        hosts: the ranks of each host, as `hosts_of` returns them.
+        rank: this process's rank.
+        prefix: starts the queues' names, the same on every rank.
+
+    Attributes:
+        leaders: the rank of each host's leader, in order of host.
+        leads: whether this process is the leader of its host.
+        own_queues: the queues on this process's server.
+        awaited: the queues on the leader's server in which this process waits for rows.
+        connections: the `pull.Connection`s of what is pulled whole.
+    """
+
+    def __init__(self, hosts, rank, prefix):
+        self._ranks = next(ranks for ranks in hosts if rank in ranks)
+        self._rank, self._prefix = rank, prefix
+        self.leaders = [ranks[0] for ranks in hosts]
+        self.leads = rank == self._ranks[0]
+        self.own_queues: List[tf.FIFOQueue] = []
+        self.awaited: List[tf.FIFOQueue] = []
+        self.connections: List[Connection] = []
+
+    @property
+    def shares(self):
+        """Whether other workers are on the host."""
+        return len(self._ranks) > 1
+
+    def pull_rows(self, table, name, ids, compression):
+        """Has a training step pull rows of a sparse table together with the host's other workers.
+
+        Args:
+            table: a `Table` with shards, or a `table_groups.Bundle`.
+            name: the pull's name, the same on every rank.
+            ids: the ids that this worker wants, `[n]`.
+            compression: one of `hvd.Compression`: the form in which rows come to the host.
+
+        Returns:
+            The rows, `[n] + row_shape`.
+        """
+        asked = self._queues(name + '/ids', [ids.dtype])
+        answered = self._queues(name + '/rows', [table.dtype], awaited=True)
+        with self._at_leader():
+            if self.leads:
+                others = [tf.reshape(queue.dequeue(), [-1]) for queue in asked]
+                rows, *of_others = pull(table, [ids] + others, compression).outputs
+                after = [queue.enqueue([part]) for queue, part in zip(answered, of_others)]
+            else:
+                with tf.control_dependencies([asked[self._place].enqueue([ids])]):
+                    rows, after = answered[self._place].dequeue(), []
+        return self._after(rows, after, [None] + table.row_shape)
+
+    def pull_whole(self, table):
+        """Has a training step pull a dense variable on servers once for the whole host.
+
+        Args:
+            table: a `Table` with shards that is not exchanged by rows.
+        """
+        if not self.shares:
+            return
+        answered = self._queues(table.name + '/whole', [table.dtype], awaited=True)
+        with self._at_leader():
+            if self.leads:
+                value = whole_of(table)
+                after = [queue.enqueue([value]) for queue in answered]
+            else:
+                value, after = answered[self._place].dequeue(), []
+        whole = table.variable.value()
+        self.connections.append(Connection(whole, self._after(value, after, whole.shape)))
+
+    def push(self, name, tensors, after):
+        """Hands this worker's gradients of a table to the leader.
+
+        Args:
+            name: the table's name.
+            tensors: a list of tensors, of the same dtypes on every rank.
+            after: operations that must come before the push.
+
+        Returns:
+            A pair: a list with the tensors of each worker of the host, in order of local rank (of
+            a worker that does not lead, its own alone), and the operations that push. The shapes of
+            the other workers' tensors are not known.
+        """
+        queues = self._queues(name + '/gradients', [tensor.dtype for tensor in tensors])
+        if not self.leads:
+            with tf.device(devices.shard_device(self._rank)):
+                (item,) = graph_queries.held_back([tensors], after)
+            with self._at_leader():
+                return [tensors], [queues[self._place].enqueue(item)]
+        with self._at_leader():
+            items = [queue.dequeue() for queue in queues]
+            return [tensors] + [item if len(tensors) > 1 else [item] for item in items], []
+
+    def pass_on(self, taken):
+        """Has the host's other workers end their step when the leader ends its own.
+
+        Args:
+            taken: operations that end the leader's step.
+
+        Returns:
+            A list of operations that end this worker's.
+        """
+        queues = self._queues('end', [tf.bool], awaited=True)
+        with self._at_leader():
+            if not self.leads:
+                return [queues[self._place].dequeue().op]
+            with tf.control_dependencies(taken):
+                return taken + [queue.enqueue(tf.constant(True)) for queue in queues]
+
+    def interruptions(self):
+        """Operations, to be run in turn, that make a step fail which waits for the host's others.
+
+        A leader that has failed does not close its queues itself, and if its process is gone, what
+        is run there may never end: so those come last.
+        """
+        return [closing(self.own_queues), closing(self.awaited)]
+
+    @property
+    def _place(self):
+        """This worker's number among the queues of its host, which has none for the leader."""
+        return self._ranks.index(self._rank) - 1
+
+    def _at_leader(self):
+        return tf.device(devices.shard_device(self._ranks[0]))
+
+    def _queues(self, name, dtypes, awaited=False):
+        """Queues on the leader's server, one for each other worker of the host."""
+        queues = []
+        with tf.name_scope(None), self._at_leader():
+            for rank in self._ranks[1:]:
+                full = 'parallax_%s_%s_of_%d' % (self._prefix, name.replace('/', '_'), rank)
+                # One item a step, and nobody is more than a step ahead.
+                queues.append(tf.FIFOQueue(2, dtypes, shared_name=full, name=full))
+        if self.leads:
+            self.own_queues.extend(queues)
+        elif awaited:
+            self.awaited.append(queues[self._place])
+        return queues
+
+    def _after(self, tensor, operations, shape):
+        """A tensor on this worker; in every step that reads it, the operations run."""
+        with tf.device(devices.shard_device(self._rank)), tf.control_dependencies(operations):
+            tensor = tf.identity(tensor)
+        tensor.set_shape(shape)
+        return tensor

@@ -1,0 +1,1 @@
+"""A sharded table: its variable, rows, pulls, initial values."""

@@ -1,0 +1,75 @@
+"""Rows in half precision: each with the power of two that brings it to the middle of its range.
+
+The gradient of a mean over some thousand words is of the order of 1e-6, where half precision has
+few digits or none: its smallest number with all 11 bits is 6e-5 (IEEE 754, binary16). One number
+more in a row, its exponent, keeps them all.
+"""
+
+import numpy as np
+
+from keras_parallax.compat.horovod_api import hvd
+from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.planning.costs import row_bytes
+
+#: The largest exponent that is sent. Half precision holds whole numbers up to 2048.
+_LARGEST = 120.0
+
+
+def compress(rows, compression, widths=None):
+    """Makes rows smaller for their way.
+
+    Args:
+        rows: `[n] + row_shape`, with a row shape that is known where they are halved.
+        compression: one of `hvd.Compression`, or another class with `compress` and `decompress`.
+        widths: how many numbers of a row belong to each of the tables that are joined in it, each
+            with an exponent of its own; by default they are all of one.
+
+    Returns:
+        A pair: the tensor to be sent, of length `n`, and a function that makes the rows what they
+        were, `[n] + row_shape`, from what has arrived.
+    """
+    if compression is not hvd.Compression.fp16:
+        small, context = compression.compress(rows)
+        return small, lambda arrived: compression.decompress(arrived, context)
+    dtype, shape = rows.dtype.base_dtype, rows.shape.as_list()[1:]
+    width = int(np.prod(shape))
+    widths = widths or [width]
+    if sum(row_bytes(one, dtype.as_numpy_dtype, True) for one in widths) >= width * dtype.size:
+        return rows, tf.identity
+    parts = _columns(tf.reshape(rows, [-1, width]), widths)
+    # Rows of zeros have no exponent, and get the smallest.
+    exponents = [
+        tf.clip_by_value(tf.floor(_log2(_largest(part))), -_LARGEST, _LARGEST) for part in parts
+    ]
+    # A power is broadcast over its row: gathered for each number, it took half of all the time.
+    halved = [
+        tf.cast(part * _power_of_two(-exponent), tf.float16)
+        for part, exponent in zip(parts, exponents)
+    ]
+    halved += [tf.cast(exponent, tf.float16) for exponent in exponents]
+
+    def restore(arrived):
+        arrived = tf.reshape(arrived, [-1, width + len(widths)])
+        whole = [tf.cast(part, dtype) for part in _columns(arrived, widths + [1] * len(widths))]
+        parts = [
+            part * _power_of_two(exponent) for part, exponent in zip(whole, whole[len(widths) :])
+        ]
+        return tf.reshape(parts[0] if len(parts) == 1 else tf.concat(parts, 1), [-1] + shape)
+
+    return tf.concat(halved, 1), restore
+
+
+def _columns(rows, widths):
+    return [rows] if len(widths) == 1 else tf.split(rows, widths, 1)
+
+
+def _largest(rows):
+    return tf.reduce_max(tf.abs(rows), 1, keepdims=True)
+
+
+def _log2(numbers):
+    return tf.log(numbers) / tf.log(tf.constant(2.0, numbers.dtype))
+
+
+def _power_of_two(exponents):
+    return tf.pow(tf.constant(2.0, exponents.dtype), exponents)

@@ -1,0 +1,195 @@
+"""Gives the new shards of tables their start values, block of rows by block of rows."""
+
+from typing import Any, List, NamedTuple, Optional
+
+from keras_parallax.compat import tensorflow_api
+from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.tables import initializer_graphs
+
+#: Rows that exist already are copied to the shards in blocks of about this many bytes.
+COPY_BYTES = 32 * 2**20
+
+
+class Start(NamedTuple):
+    """Where the start values of a variable come from.
+
+    Attributes:
+        held: whether this process holds values of the variable: somebody has set or used it.
+        recipe: the `initializer_graphs.Recipe` by which owners of shards make them, or
+            `None` if those that rank 0 holds are copied.
+    """
+
+    held: bool
+    recipe: Optional[initializer_graphs.Recipe]
+
+
+class Fill(NamedTuple):
+    """What this process does for the start values of a table's shards.
+
+    Attributes:
+        operations: they write a block of rows; none, if this process writes no rows.
+        first: the placeholder for the number of the block's first row; 0 if there is but one block.
+        blocks: the numbers of first rows, in the order in which they must be written.
+        block_bytes: size of a block.
+        release: an operation that frees what this process held of the table, or `None`.
+    """
+
+    operations: List[tf.Operation]
+    first: Any
+    blocks: List[int]
+    block_bytes: int
+    release: Any
+
+
+def starts_of(held, rank, gather):
+    """Decides where the start values of variables come from. A collective call.
+
+    Args:
+        held: dict from variables that are to be sharded, the same on every rank, to whether this
+            process holds values of them.
+        rank: this process's rank.
+        gather: function that gathers a value from every rank.
+
+    Returns:
+        A dict from variables to `Start`s.
+    """
+    found = None
+    if rank == 0:
+        # What rank 0 holds counts: its script may have set or loaded it.
+        found = [
+            None if held[variable] else initializer_graphs.recipe_of(variable) for variable in held
+        ]
+    found = [recipe and initializer_graphs.Recipe(*recipe) for recipe in gather(found)[0]]
+    return {variable: Start(bool(held[variable]), recipe) for variable, recipe in zip(held, found)}
+
+
+def initialize_copied(starts, scope, rank):
+    """Has rank 0 make the values that it copies, as far as it does not hold them.
+
+    Args:
+        starts: dict from variables to `Start`s.
+        scope: the `GraphScope`.
+        rank: this process's rank.
+    """
+    copied = [each for each in starts if not (starts[each].held or starts[each].recipe)]
+    if copied and rank == 0:
+        scope.session.run([variable.initializer for variable in copied])
+
+
+def fill_of(table, start, rank):
+    """Builds what this process does for a table's start values, while its variable is its own.
+
+    Args:
+        table: a `Table` with its shards made, which nothing reads yet.
+        start: the `Start` of its variable.
+        rank: this process's rank.
+
+    Returns:
+        A `Fill`.
+    """
+    row_bytes = max(1, table.plan.bytes // max(1, table.rows))
+    at_once = max(1, (initializer_graphs.BLOCK_BYTES if start.recipe else COPY_BYTES) // row_bytes)
+    if at_once >= table.rows or (start.recipe and not start.recipe.in_blocks):
+        at_once = table.rows
+    with tf.name_scope(None), tf.name_scope('parallax/%s/start/' % table.name):
+        # Most tables are one block, for which half of the operations will do.
+        first = 0 if at_once == table.rows else tf.placeholder(tf.int32, [], 'first')
+        if start.recipe:
+            writes = _make(table, start.recipe, rank, first, at_once)
+        else:
+            writes = _copy(table, first, at_once) if rank == 0 else []
+        # What rank 0 copies it holds by then.
+        held = start.held or (rank == 0 and not start.recipe)
+        release = tensorflow_api.memory_release(table.variable) if held else None
+    blocks = list(range(0, table.rows, at_once)) if writes else []
+    return Fill(writes, first, blocks, at_once * row_bytes, release)
+
+
+def _make(table, recipe, rank, first, at_once):
+    """Operations that make a block on each server and write its rows to shards there."""
+    made, writes = {}, []
+    for _, shard, number in table.parts_of(rank):
+        with tf.device(shard.device):
+            if shard.device not in made:
+                one = at_once == table.rows
+                rows = at_once if one else tf.minimum(at_once, table.rows - first)
+                shape = [rows] + table.row_shape if table.plan.shape else []
+                made[shard.device] = initializer_graphs.make(
+                    recipe, tf.convert_to_tensor(shape, tf.int32)
+                )
+            rows = _rows_of(table, number, first, made[shard.device])
+            writes.append(_write(table, number, first, rows))
+    return writes
+
+
+def _copy(table, first, at_once):
+    """Operations that copy a block of what this process holds to all shards."""
+    # A read of its own: the reads that the model has are about to be redirected.
+    block, writes = table.variable.read_value(), []
+    if at_once < table.rows:
+        block = block[first : first + at_once]
+    for number, shard in enumerate(table.shards):
+        rows = _rows_of(table, number, first, block)
+        with tf.device(shard.device):
+            writes.append(_write(table, number, first, rows))
+    return writes
+
+
+def _rows_of(table, number, first, block):
+    """The rows of a shard among those of a block."""
+    count = len(table.shards)
+    return block if count == 1 else block[(number - first) % count :: count]
+
+
+def _write(table, number, first, rows):
+    shard, count = table.shards[number], len(table.shards)
+    if isinstance(first, int):
+        return tf.assign(shard, rows).op
+    begin = (first + (number - first) % count) // count
+    return tf.scatter_update(shard, begin + tf.range(tf.shape(rows)[0]), rows).op
+
+
+def rounds(fills, limit):
+    """Packs the blocks of several tables into runs of a session.
+
+    With servers each run costs a while, whatever it runs, so small tables share one.
+
+    Args:
+        fills: a list of `Fill`s.
+        limit: size in bytes that the blocks of a run may have together, unless it has only one.
+
+    Returns:
+        A list of runs, each a list of pairs `(fill, first)` of different fills.
+
+    Example:
+        ```python
+        >>> fills = [Fill('a', None, [0, 5], 8, None), Fill('b', None, [0], 8, None)]
+        >>> [[(fill.operations, first) for fill, first in run] for run in rounds(fills, 16)]
+        [[('a', 0)], [('a', 5), ('b', 0)]]
+        ```
+    """
+    runs, size = [], 0
+    for fill in fills:
+        for first in fill.blocks:
+            other = runs and runs[-1][-1][0] is not fill
+            if not other or size + fill.block_bytes > limit:
+                runs.append([])
+                size = 0
+            runs[-1].append((fill, first))
+            size += fill.block_bytes
+    return runs
+
+
+def run(fills, session):
+    """Writes the start values, and then frees what this process held.
+
+    Args:
+        fills: a list of `Fill`s.
+        session: the session of their graph, in which the shards are initialized.
+    """
+    for blocks in rounds(fills, initializer_graphs.BLOCK_BYTES):
+        session.run(
+            [fill.operations for fill, _ in blocks],
+            {fill.first: first for fill, first in blocks if len(fill.blocks) > 1},
+        )
+    session.run([fill.release for fill in fills if fill.release is not None])

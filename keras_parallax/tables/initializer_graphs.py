@@ -1,0 +1,176 @@
+"""Recipes: what a layer's initializer has built, so that other processes can make the values.
+
+A table may be larger than any worker's memory, so nobody can make its start values as a whole and
+hand them out. Rank 0 sends the operations instead, seeds included, and the owner of each shard has
+the shard's own server run them, in blocks of rows.
+"""
+
+import base64
+import random
+from typing import NamedTuple
+
+from keras_parallax.compat.tensorflow_api import tf
+
+#: A table of at most so many bytes is made as a whole, and the rows of the shard taken from it: its
+#: values are then those that plain Keras makes from the same seeds. Blocks of larger ones, whose
+#: size must not depend on the number of shards, have as many bytes.
+BLOCK_BYTES = 128 * 2**20
+
+
+#: A recipe larger than this, in bytes, holds an array rather than a way to make one.
+_LARGEST = 2**20
+
+
+#: Operations that make each element of their result from the same element of what they are given.
+_ELEMENTWISE = frozenset(
+    'Abs Add Cast Ceil Cos Div Exp Floor FloorDiv Identity Log Maximum Minimum Mod Mul Neg Pow '
+    'RealDiv Round Sigmoid Sign Sin Sqrt Square Sub Tanh'.split()
+)
+
+
+#: Operations whose first input is the shape of their result, whose elements are made all alike.
+_OF_SHAPE = frozenset('Fill RandomStandardNormal RandomUniform TruncatedNormal'.split())
+
+
+#: Name of the node through which a recipe is given a shape.
+_SHAPE = 'parallax_shape'
+
+
+class Recipe(NamedTuple):
+    """How the start values of a variable are made. All of it can be sent as JSON.
+
+    Attributes:
+        graph: a serialized `tf.GraphDef`, in base 64.
+        output: name of the tensor in it that has the values.
+        in_blocks: whether blocks of rows can be made; if not, only the whole can.
+    """
+
+    graph: str
+    output: str
+    in_blocks: bool
+
+
+def recipe_of(variable, block_bytes=BLOCK_BYTES):
+    """The recipe of a variable's start values.
+
+    Args:
+        variable: a variable of a Keras model, of either kind.
+        block_bytes: size in bytes up to which values may be made as a whole.
+
+    Returns:
+        A `Recipe`, or `None` if the values can only be made where the variable is: they are an
+        array, depend on other variables, or are large and not made element by element.
+    """
+    start = variable.initial_value
+    operations = _ancestors(start.op)
+    if any(operation.op_def.is_stateful and not _is_random(operation) for operation in operations):
+        return None
+    sources = _sources(start.op, start.shape.as_list())
+    if not sources and start.shape.num_elements() * start.dtype.base_dtype.size > block_bytes:
+        return None
+    nodes = tf.GraphDef()
+    nodes.versions.CopyFrom(variable.graph.graph_def_versions)
+    if sources:
+        nodes.node.add(name=_SHAPE, op='Placeholder').attr['dtype'].type = tf.int32.as_datatype_enum
+    for operation in operations:
+        if operation in sources and operation.type == 'Const':
+            _add_fill(operation, nodes)
+            continue
+        node = _add_copy(operation, nodes)
+        if operation in sources:
+            node.input[0] = _SHAPE
+    if nodes.ByteSize() > _LARGEST:
+        return None
+    graph = base64.b64encode(nodes.SerializeToString()).decode('ascii')
+    return Recipe(graph, start.name, bool(sources))
+
+
+def make(recipe, shape):
+    """Builds the operations of a recipe, where the caller is in the graph.
+
+    Args:
+        recipe: the `Recipe`. Each run makes the next block of the sequence that its seeds begin.
+        shape: shape of the block, an int32 tensor; of the whole, if it is not `in_blocks`.
+
+    Returns:
+        The values, a tensor.
+    """
+    nodes = tf.GraphDef.FromString(base64.b64decode(recipe.graph))
+    given = {_SHAPE + ':0': shape} if recipe.in_blocks else {}
+    (values,) = tf.import_graph_def(
+        nodes, input_map=given, return_elements=[recipe.output], name='recipe'
+    )
+    return values
+
+
+def _ancestors(operation):
+    """An operation and all that it depends on."""
+    found, pending = set(), [operation]
+    while pending:
+        one = pending.pop()
+        if one not in found:
+            found.add(one)
+            pending.extend(tensor.op for tensor in one.inputs)
+    return sorted(found, key=lambda one: one.name)
+
+
+def _is_random(operation):
+    return all(name in operation.node_def.attr for name in ('seed', 'seed2'))
+
+
+def _sources(operation, shape):
+    """The operations that make all elements alike, if the rest goes element by element.
+
+    Args:
+        operation: what makes the values.
+        shape: their shape, a list.
+
+    Returns:
+        A set of operations, empty if the values cannot be made in blocks of rows.
+    """
+    found, pending = set(), [operation]
+    while pending:
+        one = pending.pop()
+        # TensorFlow's shape functions fold more than `constant_value` does, a sum for instance.
+        if one.type in _OF_SHAPE and one.outputs[0].shape == shape:
+            found.add(one)
+        elif one.type in _ELEMENTWISE:
+            pending.extend(tensor.op for tensor in one.inputs)
+        elif one.type == 'Const' and one.outputs[0].shape == shape and shape and _one_value(one):
+            found.add(one)
+        elif one.type != 'Const' or one.outputs[0].shape.ndims:
+            return set()
+    return found
+
+
+def _one_value(constant):
+    """Whether a constant is written down as one number for all its elements."""
+    proto = constant.node_def.attr['value'].tensor
+    values = [value for field, value in proto.ListFields() if field.name.endswith('_val')]
+    return len(values) == 1 and len(values[0]) == 1
+
+
+def _add_copy(operation, nodes):
+    """Adds what an operation is to a graph, without where it is and what it waits for."""
+    node = nodes.node.add()
+    node.CopyFrom(operation.node_def)
+    node.device = ''
+    node.attr.pop('_class', None)
+    del node.input[:]
+    node.input.extend(tensor.name for tensor in operation.inputs)
+    if _is_random(operation) and not node.attr['seed'].i and not node.attr['seed2'].i:
+        # Without a seed each server would draw one of its own, and their shards would be rows of
+        # different tables.
+        node.attr['seed'].i = random.SystemRandom().getrandbits(62) + 1
+    return node
+
+
+def _add_fill(constant, nodes):
+    """Adds to a graph what fills any shape with the one value of a constant."""
+    value = _add_copy(constant, nodes)
+    value.name += '/value'
+    value.attr.pop('_output_shapes', None)
+    value.attr['value'].tensor.tensor_shape.Clear()
+    fill = nodes.node.add(name=constant.name, op='Fill', input=[_SHAPE, value.name])
+    fill.attr['T'].type = value.attr['dtype'].type
+    fill.attr['index_type'].type = tf.int32.as_datatype_enum

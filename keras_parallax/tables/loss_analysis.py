@@ -1,0 +1,160 @@
+"""From a loss to a plan: describes how it reads each variable, in the plan's plain terms."""
+
+from keras_parallax.compat import graph_queries
+from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.planning import classify as rules
+from keras_parallax.planning.architectures import ALLREDUCE, PS
+from keras_parallax.planning.costs import NOTHING_HALVED
+from keras_parallax.planning.plan import make_plan
+from keras_parallax.tables.sharded_variable import ShardedVariable
+
+_KERAS_MODULES = ('keras.', 'tensorflow.python.keras.')
+
+
+def name_of(variable):
+    """A variable's name without `:0`."""
+    return variable.name.split(':')[0]
+
+
+def members_of(loss, records):
+    """The operations that a loss depends on, without those that compute regularizers' penalties.
+
+    Args:
+        loss: the loss, a tensor.
+        records: dict from variables to `WeightRecord`s.
+
+    Returns:
+        A set of operations.
+    """
+    penalties = [penalty.op for record in records.values() for penalty in record.penalties]
+    return graph_queries.ancestors([loss], leaves=penalties)
+
+
+def describe(loss, variables, records):
+    """Describes how a loss uses the trainable variables of a model.
+
+    Args:
+        loss: the model's total loss, a tensor.
+        variables: its trainable variables.
+        records: dict from variables to `WeightRecord`s.
+
+    Returns:
+        A list of `VariableUse`s, in order.
+    """
+    members, found, numbers = members_of(loss, records), [], {}
+    for variable in variables:
+        use, ids = _use(variable, members, records.get(variable))
+        # Numbers, for names of tensors may differ between the ranks.
+        asked_by = numbers.setdefault(ids, len(numbers)) if use.lookups else None
+        found.append(use._replace(asked_by=asked_by))
+    return found
+
+
+def described(uses):
+    """The `Described` of each of some `VariableUse`s, a tuple."""
+    return tuple(
+        rules.Described(use.name, use.shape, use.dtype, rows=use.lookups > 0) for use in uses
+    )
+
+
+def plan_model(
+    loss, variables, records, servers, request, cluster=None, fp16=NOTHING_HALVED, reach_of=None
+):
+    """Plans the trainable variables of a model.
+
+    Args:
+        loss: the model's total loss, a tensor.
+        variables: its trainable variables.
+        records: dict from variables to `WeightRecord`s.
+        servers: number of servers.
+        request: the `request.Request`.
+        cluster: the `costs.Cluster`.
+        fp16: `costs.Halved`: what travels in half precision.
+        reach_of: function as `formulas.reach_of` after its first argument; `None` for an optimizer
+            that moves rows by themselves.
+
+    Returns:
+        A `Plan`.
+    """
+    uses, reach = describe(loss, variables, records), rules.ANY_ROWS
+    on_servers = [
+        use
+        for use in uses
+        if use.shape and (request.architecture == PS or rules.classify(use).kind == rules.SPARSE)
+    ]
+    if servers and reach_of and request.architecture != ALLREDUCE:
+        reach = reach_of(described(uses), frozenset(use.name for use in on_servers))
+    return make_plan(uses, servers, cluster=cluster, fp16=fp16, reach=reach, **request._asdict())
+
+
+def _use(variable, members, record):
+    """A variable's `VariableUse`, and a tuple of the tensors of ids that it is looked up with."""
+    if isinstance(variable, ShardedVariable):
+        ids = [
+            ids
+            for pull in variable.table.pulls
+            for ids, output in zip(pull.ids, pull.outputs)
+            if output.op in members
+        ]
+        whole = ('a model compiled anew',) if variable.value().op in members else ()
+    else:
+        found = graph_queries.reads(variable, members)
+        ids = [lookup.inputs[1] for lookup in found.lookups]
+        whole = tuple(operation.type for operation in found.whole)
+    dtype = variable.dtype.base_dtype
+    shape = tuple(variable.shape.as_list())
+    use = rules.VariableUse(
+        name=name_of(variable),
+        shape=shape,
+        dtype=dtype.name,
+        # A looked-up integer variable has no gradient, and a scalar no rows.
+        lookups=len(ids) if dtype.is_floating and shape else 0,
+        whole_reads=whole,
+        regularizer=_reach_of_regularizer(record.regularizer if record else None),
+        constraint=reach_of_constraint(getattr(variable, 'constraint', None), len(shape)),
+    )
+    return use, tuple(ids)
+
+
+def _is_keras_own(thing):
+    return (type(thing).__module__ + '.').startswith(_KERAS_MODULES)
+
+
+def _reach_of_regularizer(regularizer):
+    if regularizer is None:
+        return None
+    # Keras's L1L2 sums over the entries; of a user's function nothing is known.
+    if _is_keras_own(regularizer) and type(regularizer).__name__ == 'L1L2':
+        return rules.BY_ROW
+    return rules.WHOLE_TABLE
+
+
+def reach_of_constraint(constraint, rank):
+    """How far a constraint reaches over a table: `None`, `BY_ROW` or `WHOLE_TABLE`.
+
+    Args:
+        constraint: a Keras constraint, a callable, or `None`.
+        rank: number of the table's dimensions.
+    """
+    if constraint is None:
+        return None
+    if not _is_keras_own(constraint):
+        return rules.WHOLE_TABLE
+    if type(constraint).__name__ == 'NonNeg':
+        return rules.BY_ROW
+    axis = getattr(constraint, 'axis', 0)
+    axes = axis if isinstance(axis, (list, tuple)) else [axis]
+    return rules.WHOLE_TABLE if any(one % rank == 0 for one in axes) else rules.BY_ROW
+
+
+def gradients_of(loss, tensors):
+    """Gradients of a loss, built as Keras builds them.
+
+    Args:
+        loss: a scalar tensor.
+        tensors: a list of tensors or variables.
+
+    Returns:
+        A list of tensors or `IndexedSlices`, with `None` for what the loss does not depend on.
+    """
+    return tf.gradients(loss, tensors, colocate_gradients_with_ops=True) if tensors else []

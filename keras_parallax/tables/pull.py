@@ -1,0 +1,247 @@
+"""Pulls: the rows of a batch, each once, from the shards that hold them."""
+
+from typing import List, NamedTuple
+
+from keras_parallax.compat import graph_queries, tensorflow_api
+from keras_parallax.compat.horovod_api import hvd
+from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.job import devices
+from keras_parallax.planning.costs import id_dtype
+from keras_parallax.tables import half_precision
+
+#: At most this many of a batch's bad ids are told.
+_TOLD_IDS = 3
+
+
+class SplitIds(NamedTuple):
+    """Unique ids, split by shard.
+
+    Attributes:
+        ids: `[n]`, the unique ids.
+        rows: for each shard the rows within it, `[n_k]`, of the integer type they travel in.
+        positions: for each shard the positions of its ids in `ids`, `[n_k]` int32.
+    """
+
+    ids: tf.Tensor
+    rows: List[tf.Tensor]
+    positions: List[tf.Tensor]
+
+
+class Connection(NamedTuple):
+    """What a training step reads in place of a tensor.
+
+    Predictions and evaluations run at times, and with inputs, of their own; so the model's graph
+    pulls each table by itself. What a training step does instead holds for the callables of
+    training steps only (`session.ParallaxSession`).
+
+    Attributes:
+        replaced: the tensor that the graph reads, the first output of its operation.
+        replacement: the tensor that is read in a training step.
+    """
+
+    replaced: tf.Tensor
+    replacement: tf.Tensor
+
+
+class Pull(NamedTuple):
+    """Rows pulled for one or several lookups of a table.
+
+    Attributes:
+        split: the `SplitIds` of all lookups together.
+        rows: `[n] + row_shape`, the pulled rows, one for each of `split.ids`.
+        outputs: for each lookup the looked-up rows, of shape `ids.shape + row_shape`.
+        inverses: for each lookup the positions of its ids in `split.ids`, flat, int32.
+        ids: for each lookup its ids, as the model has them.
+    """
+
+    split: SplitIds
+    rows: tf.Tensor
+    outputs: List[tf.Tensor]
+    inverses: List[tf.Tensor]
+    ids: List[tf.Tensor]
+
+
+def split_by_shard(ids, shards):
+    """Splits unique ids by the shard that holds their row.
+
+    Args:
+        ids: `[n]`, int32 or int64.
+        shards: the `plan.Shard`s of the table.
+
+    Returns:
+        `SplitIds`. Id `i` is row `i // n` of shard `i % n`, if there are `n` shards. Rows have the
+        smallest integer type that fits, because they travel.
+    """
+    count = len(shards)
+    if count == 1:
+        rows, positions = [ids], [tf.range(tf.size(ids))]
+    else:
+        owner = tf.cast(tf.floormod(ids, count), tf.int32)
+        rows = tf.dynamic_partition(tf.floordiv(ids, count), owner, count)
+        positions = tf.dynamic_partition(tf.range(tf.size(ids)), owner, count)
+    small = [tf.cast(part, id_dtype(shard.rows)) for part, shard in zip(rows, shards)]
+    return SplitIds(ids, small, positions)
+
+
+def pull(table, ids_of_lookups, compression=hvd.Compression.none, link=False):
+    """Builds the pull of a table's rows for some lookups.
+
+    Each row travels once however often the ids name it, and only from its shard.
+
+    Args:
+        table: a `Table` with shards.
+        ids_of_lookups: a list of tensors of ids of any shape, int32 or int64.
+        compression: one of `hvd.Compression`: the form in which rows travel.
+        link: whether gradients of the rows are to reach the table's handle, as a model's are.
+
+    Returns:
+        A `Pull`. Running it raises an error that names the table if an id is outside it.
+    """
+    wide = tf.int64 if any(ids.dtype == tf.int64 for ids in ids_of_lookups) else tf.int32
+    flat = [tf.reshape(tf.cast(ids, wide), [-1]) for ids in ids_of_lookups]
+    unique, inverse = tf.unique(flat[0] if len(flat) == 1 else tf.concat(flat, 0))
+    outside = tf.logical_or(unique < 0, unique >= table.rows)
+    check = tf.Assert(
+        tf.logical_not(tf.reduce_any(outside)),
+        [ID_MARK, table.name, tf.boolean_mask(unique, outside)],
+        summarize=_TOLD_IDS,
+    )
+    with tf.control_dependencies([check]):
+        split = split_by_shard(tf.identity(unique), table.plan.shards)
+    rows = gather_rows(table, split, compression)
+    rows = _linked(table, rows, split) if link else rows
+    inverses = [inverse] if len(flat) == 1 else tf.split(inverse, [tf.size(ids) for ids in flat])
+    outputs = []
+    for ids, part in zip(ids_of_lookups, inverses):
+        output = tf.gather(rows, tf.reshape(part, tf.shape(ids)))
+        output.set_shape(ids.shape.concatenate(table.row_shape))
+        outputs.append(output)
+    return Pull(split, rows, outputs, list(inverses), list(ids_of_lookups))
+
+
+def _linked(table, rows, split):
+    """`Table.linked` rows, but not those of a loop, whose gradients nobody could sum up."""
+    return rows if tensorflow_api.is_in_control_flow(split.ids) else table.linked(rows, split.ids)
+
+
+def gather_rows(table, split, compression=hvd.Compression.none):
+    """Gathers rows from the shards, in the order of `split.ids`; arguments as `pull` has them."""
+    parts = []
+    for number, (shard, rows) in enumerate(zip(table.shards, split.rows)):
+        with tf.device(shard.device):
+            # What makes the rows whole again is the same for every shard.
+            small, restore = half_precision.compress(
+                table.gather(number, rows), compression, table.widths
+            )
+            parts.append(small)
+    if len(parts) == 1:
+        rows = tf.identity(parts[0])
+    else:
+        rows = tf.dynamic_stitch(split.positions, parts)
+    rows = restore(rows)
+    rows.set_shape([None] + table.row_shape)
+    return rows
+
+
+def pull_again(table, pulled, rank):
+    """Makes the readers of pulled rows read rows pulled from a table's new shards instead.
+
+    Args:
+        table: the `Table`, with its new shards made.
+        pulled: a `Pull` from its old shards.
+        rank: this process's rank.
+
+    Returns:
+        The `Pull` from the new shards.
+    """
+    with tf.device(devices.shard_device(rank)):
+        split = split_by_shard(pulled.split.ids, table.plan.shards)
+        rows = _linked(table, gather_rows(table, split), split)
+    redirect_readers(pulled.rows, rows)
+    return pulled._replace(split=split, rows=rows)
+
+
+def redirect_lookups(table, lookups, members, rank):
+    """Makes lookups of a table pull their rows from the shards.
+
+    Lookups are pulled together, so that a row they share travels once, if the same placeholders
+    feed them: a model that shares a table with another must be able to predict when the other's
+    inputs are not fed.
+
+    Args:
+        table: a `Table` with shards; its `pulls` are added to, with the tensors that the models
+            now compute with as their `outputs`.
+        lookups: the gathers that look the table up so far, in every model.
+        members: the set of operations that the loss depends on. Lookups outside it belong to other
+            models and are pulled apart from the loss's.
+        rank: this process's rank.
+
+    Returns:
+        A list of pairs of what is looked up no more, and of what is read in its place.
+    """
+    groups, replaced = {}, []
+    for lookup in lookups:
+        key = (lookup in members, graph_queries.placeholders(lookup.inputs[1]))
+        groups.setdefault(key, []).append(lookup)
+    for group in groups.values():
+        with tf.device(devices.shard_device(rank)):
+            pulled = pull(table, [lookup.inputs[1] for lookup in group], link=True)
+        outputs = [
+            _redirect(lookup, pulled.rows, output) for lookup, output in zip(group, pulled.outputs)
+        ]
+        table.pulls.append(pulled._replace(outputs=outputs))
+        replaced += [
+            (lookup.outputs[0], output)
+            for lookup, output in zip(group, outputs)
+            if lookup.outputs[0] is not output
+        ]
+    return replaced
+
+
+def pull_new_lookup(table, ids, rank):
+    """Builds the pull of a lookup made after its table was sharded, and returns the rows."""
+    if not table.by_row:
+        return tf.gather(table.variable.value(), ids)
+    # `embedding_lookup` of TF 1.11 places what it builds beside the whole of the table.
+    with tf.colocate_with(None, ignore_existing=True), tf.device(devices.shard_device(rank)):
+        table.pulls.append(pull(table, [tf.convert_to_tensor(ids)], link=True))
+    return table.pulls[-1].outputs[0]
+
+
+def redirect_readers(tensor, replacement, readers=None):
+    """Makes the operations that read a tensor read another instead.
+
+    Args:
+        tensor: the tensor that is read so far.
+        replacement: another of the same dtype and shape.
+        readers: the operations to change; all that read `tensor` if `None`.
+    """
+    for reader in tensor.consumers() if readers is None else readers:
+        for index, read in enumerate(reader.inputs):
+            if read is tensor:
+                tensorflow_api.replace_input(reader, index, replacement)
+
+
+def _redirect(lookup, rows, output):
+    """Puts a pulled output in place of a lookup's, and returns the tensor that users now read."""
+    if lookup.type == 'ResourceGather':
+        # Its first input is a handle, so its readers are moved instead (TF 1.11 reads it through
+        # an Identity, which is what a model holds on to).
+        redirect_readers(lookup.outputs[0], output)
+        return output
+    # The output tensor of this gather may be a layer's, so it stays and looks up the pulled rows.
+    indices = tf.cast(output.op.inputs[1], lookup.inputs[1].dtype)
+    if not rows.shape.is_compatible_with(lookup.inputs[0].shape):
+        # Of ids that are constants TensorFlow knows how many rows there are, fewer than before.
+        rows = tf.placeholder_with_default(rows, [None] + rows.shape.as_list()[1:])
+    tensorflow_api.replace_input(lookup, 0, rows)
+    tensorflow_api.replace_input(lookup, 1, indices)
+    return lookup.outputs[0]
+
+
+#: Starts the message of the assertion that guards a table's ids; `pull` builds it.
+ID_MARK = 'keras-parallax: ids outside the table'
+
+
+#: Starts that of the one before an operation that cannot be done on shards; `former` builds it.
+REFUSAL_MARK = 'keras-parallax: not on shards'

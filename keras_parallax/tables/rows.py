@@ -1,0 +1,320 @@
+"""Moves the rows of tables between their shards and arrays or files, block by block.
+
+A table may be larger than what one remote call carries (2 GB) or what a process has memory for, so
+nothing here ever holds more of it than a block, except where the caller asks for the whole.
+"""
+
+import contextlib
+
+import numpy as np
+import tqdm
+
+from keras_parallax.compat import jemalloc
+from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.planning.placement import rows_of_shard
+
+#: Moving rows takes no more extra memory than this, in bytes, unless another size is given.
+BLOCK_BYTES = 64 * 2**20
+
+
+#: How often a row may exist on its way: in the file's buffer, in the array of all shards' rows, in
+#: the message, with the server; and a server may get those of several ranks at a time. Measured by
+#: `tests/parallel/test_saving.py`, the memory test: up to 9, on a busy machine.
+_COPIES = 12
+
+
+#: Moves of fewer bytes show no progress bar, unless they are asked to.
+_SMALL_BYTES = 256 * 2**20
+
+
+def row_blocks(rows, row_bytes, block_bytes=BLOCK_BYTES):
+    """Splits the rows of a table into blocks that can be moved at once.
+
+    Args:
+        rows: number of rows.
+        row_bytes: size of a row in bytes.
+        block_bytes: what moving a block may take of memory, its copies on the way included.
+
+    Returns:
+        A list of pairs `(first, last)`, `last` excluded, of at least one row each.
+
+    Example:
+        ```python
+        >>> row_blocks(10, 100, 4800)
+        [(0, 4), (4, 8), (8, 10)]
+        ```
+    """
+    at_once = max(1, block_bytes // (_COPIES * max(1, row_bytes)))
+    return [(first, min(rows, first + at_once)) for first in range(0, rows, at_once)]
+
+
+@contextlib.contextmanager
+def progress(total_bytes, description, show=None):
+    """A progress bar on the standard error stream for rows that are moved.
+
+    Args:
+        total_bytes: how much there is to move.
+        description: what stands before the bar.
+        show: whether to show it; if `None`, it is shown for large moves on a terminal.
+
+    Returns:
+        A context manager that gives a function of a number of bytes, to be called as they move.
+    """
+    hidden = not show if show is not None else True if total_bytes < _SMALL_BYTES else None
+    with tqdm.tqdm(
+        total=total_bytes, desc=description, unit='B', unit_scale=True, disable=hidden
+    ) as bar:
+        yield bar.update
+
+
+def local_range(first, last, shards, shard):
+    """The rows of one shard among the rows from `first` to `last` of a table.
+
+    Returns:
+        A pair: numbers of rows within the shard, the second excluded.
+
+    Example:
+        ```python
+        >>> [local_range(4, 8, 3, shard) for shard in range(3)]
+        [(2, 3), (1, 3), (1, 2)]
+        ```
+    """
+    return rows_of_shard(first, shards, shard), rows_of_shard(last, shards, shard)
+
+
+class Rows:
+    """A table or a slot of one that is read and set in blocks of rows.
+
+    Keras's `batch_get_value`, `batch_set_value` and `set_value` take it for a variable, if their
+    session is a `ParallaxSession`. Subclasses have `read` and `write`.
+
+    Args:
+        name: name of the whole, with `:0` as a variable has it.
+        shape: shape of the whole, a sequence.
+        dtype: the dtype, not that of a reference.
+
+    Attributes:
+        name, dtype: as given.
+        shape: a `tf.TensorShape`.
+        rows: number of rows.
+        row_bytes: size of a row in bytes.
+    """
+
+    def __init__(self, name, shape, dtype):
+        self.name, self.shape, self.dtype = name, tf.TensorShape(shape), dtype
+        self._keras_shape = tuple(self.shape.as_list())
+        self.rows, self._row_shape = self._keras_shape[0], self._keras_shape[1:]
+        self.row_bytes = int(np.prod(self._row_shape, dtype=np.int64)) * dtype.size
+
+    @property
+    def sharded_rows(self):
+        """Itself: what a session moves in blocks when it is asked to run this."""
+        return self
+
+    @property
+    def bytes(self):
+        """Size of the whole in bytes."""
+        return self.rows * self.row_bytes
+
+    def get_shape(self):
+        """The shape of the whole."""
+        return self.shape
+
+    def read(self, session, first, last):
+        """Reads the rows from `first` to `last`.
+
+        Args:
+            session: a session of the rows' graph.
+            first: number of the first row.
+            last: number of the row after the last one.
+
+        Returns:
+            An array of shape `[last - first] + row_shape`.
+        """
+        raise NotImplementedError
+
+    def write(self, session, first, values):
+        """Writes rows from `first` on.
+
+        Args:
+            session: a session of the rows' graph.
+            first: number of the first row.
+            values: an array of shape `[n] + row_shape`.
+        """
+        raise NotImplementedError
+
+    def read_all(self, session, block_bytes=BLOCK_BYTES, advance=None):
+        """Reads all rows into one array, block by block."""
+        whole = np.empty(self._keras_shape, self.dtype.as_numpy_dtype)
+        self.copy_to(whole, session, block_bytes, advance)
+        return whole
+
+    def copy_to(self, target, session, block_bytes=BLOCK_BYTES, advance=None):
+        """Copies all rows to an array or an HDF5 dataset, block by block.
+
+        Args:
+            target: takes `target[first:last] = rows`.
+            session: a session of the shards' graph.
+            block_bytes: what copying may take of memory.
+            advance: function of a number of bytes, called after each block.
+        """
+        jemalloc.free_pages().give_back()
+        for first, last in row_blocks(self.rows, self.row_bytes, block_bytes):
+            target[first:last] = self.read(session, first, last)
+            if advance is not None:
+                advance((last - first) * self.row_bytes)
+
+    def fill(self, source, session, block_bytes=BLOCK_BYTES, advance=None, share=(0, 1)):
+        """Copies all rows from an array or an HDF5 dataset, block by block.
+
+        Args:
+            source: has a `shape` and gives `source[first:last]`.
+            session: a session of the shards' graph.
+            block_bytes: what copying may take of memory.
+            advance: function of a number of bytes, called after each block.
+            share: pair `(number, of)`: copies only every block whose number modulo `of` is
+                `number`, for processes that share the work.
+
+        Raises:
+            ValueError: the source has another shape.
+        """
+        if tuple(source.shape) != self._keras_shape:
+            raise ValueError(
+                '%s has shape %s, but a value of shape %s was given.'
+                % (self.name, self._keras_shape, tuple(source.shape))
+            )
+        jemalloc.free_pages().give_back()
+        blocks = row_blocks(self.rows, self.row_bytes, block_bytes)
+        for first, last in blocks[share[0] :: share[1]]:
+            rows = np.asarray(source[first:last], self.dtype.as_numpy_dtype)
+            self.write(session, first, rows)
+            if advance is not None:
+                advance((last - first) * self.row_bytes)
+
+
+class ShardedRows(Rows):
+    """The rows of a table, or of a slot of one, that lie in shards: row `r` in shard `r % n`.
+
+    Args:
+        name: as `Rows`.
+        shards: the variables of the shards, in order; one variable that holds all rows will do.
+        shape: as `Rows`.
+        table: the sharded `Table` that they are the rows of, or slots of, or `None`.
+
+    Attributes:
+        shards: as given.
+        table: as given.
+    """
+
+    def __init__(self, name, shards, shape, table=None):
+        super().__init__(name, shape, shards[0].dtype.base_dtype)
+        self.shards, self.table = list(shards), table
+        self._alone = {}
+        self._reader = self._writer = None
+        # Keras assigns a value by these two.
+        self._assign_op = BlockAssign(self)
+        self._assign_placeholder = self._assign_op.placeholder
+
+    def read(self, session, first, last):
+        """As `Rows.read`."""
+        if self._reader is None:
+            self._reader = self._make(lambda shard, begin, end, _: shard[begin:end])
+        bounds, _, parts = self._reader
+        found = session.run(parts, self._bounds(bounds, first, last))
+        if len(found) == 1:
+            return found[0]
+        rows = np.empty((last - first,) + self._row_shape, self.dtype.as_numpy_dtype)
+        for number, part in enumerate(found):
+            rows[self._places(number, first)] = part
+        return rows
+
+    def write(self, session, first, values):
+        """As `Rows.write`."""
+        if self._writer is None:
+            self._writer = self._make(
+                lambda shard, begin, end, rows: tf.scatter_update(shard, tf.range(begin, end), rows)
+            )
+        bounds, rows, writes = self._writer
+        feeds = self._bounds(bounds, first, first + len(values))
+        for number, placeholder in enumerate(rows):
+            feeds[placeholder] = values[self._places(number, first)]
+        session.run([write.op for write in writes], feeds)
+
+    def of_shard(self, number):
+        """The `Rows` of one shard, as they follow each other there."""
+        if number not in self._alone:
+            shard = self.shards[number]
+            self._alone[number] = ShardedRows(shard.name, [shard], shard.shape)
+        return self._alone[number]
+
+    def _places(self, shard, first):
+        """Where the rows of a shard are among all rows from `first` on."""
+        return slice((shard - first) % len(self.shards), None, len(self.shards))
+
+    def _bounds(self, placeholders, first, last):
+        feeds = {}
+        for number, pair in enumerate(placeholders):
+            feeds.update(zip(pair, local_range(first, last, len(self.shards), number)))
+        return feeds
+
+    def _make(self, build):
+        """Builds an operation for each shard, on the shard's device, and what it is fed."""
+        bounds, rows, built = [], [], []
+        graph = self.shards[0].graph
+        with graph.as_default(), tf.control_dependencies(None), tf.name_scope(None):
+            with tf.name_scope('parallax/blocks/'):
+                for shard in self.shards:
+                    pair = tf.placeholder(tf.int32, []), tf.placeholder(tf.int32, [])
+                    values = tf.placeholder(self.dtype, (None,) + self._row_shape)
+                    with tf.device(shard.device):
+                        built.append(build(shard, pair[0], pair[1], values))
+                    bounds.append(pair)
+                    rows.append(values)
+        return bounds, rows, built
+
+    def __repr__(self):
+        return '<ShardedRows %s shape=%s shards=%d>' % (self.name, self.shape, len(self.shards))
+
+
+class BlockAssign:
+    """Stands for the operation that assigns sharded rows a value; a `ParallaxSession` runs it.
+
+    Args:
+        rows: the `Rows`.
+
+    Attributes:
+        rows: as given.
+        placeholder: the key of the value in the `feed_dict`; no graph knows it.
+    """
+
+    def __init__(self, rows):
+        self.rows = rows
+        self.placeholder = object()
+
+
+def replaced(fetches, given):
+    """Fetches with others in place of some.
+
+    Args:
+        fetches: as `tf.Session.run` takes them.
+        given: a dict from names of tensors to what is to be fetched instead.
+    """
+    if not given:
+        return fetches
+    if isinstance(fetches, dict):
+        return type(fetches)((key, replaced(value, given)) for key, value in fetches.items())
+    if isinstance(fetches, (list, tuple)):
+        values = [replaced(value, given) for value in fetches]
+        return type(fetches)(*values) if hasattr(fetches, '_fields') else type(fetches)(values)
+    if isinstance(fetches, str):
+        return given.get(fetches, fetches)
+    if hasattr(fetches, 'sharded_rows'):
+        return fetches
+    # Of a variable, and of what an assignment to one returns, it is the tensor that is fetched.
+    element = fetches._as_graph_element() if hasattr(fetches, '_as_graph_element') else fetches
+    return given.get(element.name, fetches) if isinstance(element, tf.Tensor) else fetches
+
+
+def numpy_dtype(weight):
+    """The NumPy dtype of a variable or of `Rows`."""
+    return weight.dtype.base_dtype.as_numpy_dtype

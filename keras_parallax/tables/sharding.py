@@ -1,0 +1,156 @@
+"""Turns the tables of a model that is built already into sharded ones."""
+
+from keras_parallax.compat import graph_queries, tensorflow_api
+from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.planning import classify
+from keras_parallax.tables import initial_values, loss_analysis
+from keras_parallax.tables.former_storage import FormerStorage
+from keras_parallax.tables.pull import pull_new_lookup, redirect_lookups, redirect_readers
+from keras_parallax.tables.sharded_variable import ShardedVariable
+from keras_parallax.tables.table import Table
+
+
+def shard_table(table, start, members, rank):
+    """Moves a table to its shards: every read of it, in every model of the graph, goes to them.
+
+    Keras has built its layers on an ordinary variable, because only the loss tells whether the
+    variable is sparse. That variable's storage is given up; the graph is rewired in place, so
+    sessions that have run it must be opened anew.
+
+    Args:
+        table: a `Table` that has no shards yet.
+        start: the `initial_values.Start` of its variable.
+        members: the set of operations that the loss depends on.
+        rank: this process's rank.
+
+    Returns:
+        What this process does for the start values of the shards, a `initial_values.Fill`.
+    """
+    variable = table.variable
+    storage, lookups = tensorflow_api.storage(variable), table.gathers() if table.by_row else []
+    users = storage.consumers()
+    table.make_shards()
+    fill = initial_values.fill_of(table, start, rank)
+    # What fills the shards reads the storage itself, and frees it.
+    own = set(storage.consumers()) - set(users)
+    variable.graph.add_to_collection(
+        tf.GraphKeys.SAVEABLE_OBJECTS, tensorflow_api.saveable(variable)
+    )
+    redirected = redirect_lookups(table, lookups, members, rank)
+    ShardedVariable.adopt(variable, table, lambda ids: pull_new_lookup(table, ids, rank))
+    table.former = FormerStorage(table, storage, own)
+    for lookup, output in redirected:
+        table.former.replace(lookup, output)
+    # What still reads the variable whole (a model that shows or tests it) gets all shards.
+    table.former.redirect_reads()
+    return fill
+
+
+def forget_variable(variable):
+    """Takes a variable out of what Keras initializes and what Horovod broadcasts."""
+    for key in (tf.GraphKeys.GLOBAL_VARIABLES, tf.GraphKeys.TRAINABLE_VARIABLES):
+        collection = variable.graph.get_collection_ref(key)
+        collection[:] = [other for other in collection if other is not variable]
+    variable._keras_initialized = True
+
+
+def remember_variable(variable):
+    """Puts a variable that `forget_variable` has taken out back in."""
+    saveables = variable.graph.get_collection_ref(tf.GraphKeys.SAVEABLE_OBJECTS)
+    saveables[:] = [other for other in saveables if other.name != variable.op.name]
+    for key in (tf.GraphKeys.GLOBAL_VARIABLES, tf.GraphKeys.TRAINABLE_VARIABLES):
+        variable.graph.add_to_collection(key, variable)
+
+
+def redirect_penalties(table, members):
+    """Computes a table's regularizer on its shards, and puts the sum in the loss.
+
+    Args:
+        table: a `Table` with shards; its `penalty_terms` are set.
+        members: the set of operations that the loss depends on.
+    """
+    if not table.penalties:
+        return
+    parts = []
+    for shard in table.shards:
+        with tf.device(shard.device):
+            parts.append(table.regularizer(shard))
+    total = tf.add_n(parts)
+    for term in table.penalty_terms:
+        readers = [reader for reader in term.consumers() if reader in members]
+        redirect_readers(term, total, readers)
+    table.penalty_terms = [total]
+
+
+def pulls_in(table, members):
+    """The `Pull`s of a table whose rows a loss depends on."""
+    return [pull for pull in table.pulls if any(output.op in members for output in pull.outputs)]
+
+
+def lookups_in(table, members):
+    """The lookups of a table that every rank holds, as pairs of ids and looked-up rows."""
+    return [
+        (lookup.inputs[1], lookup.outputs[0])
+        for lookup in graph_queries.reads(table.variable, members).lookups
+    ]
+
+
+def set_aside(variables, plan, session):
+    """Keeps Keras from initializing what is about to be sharded, if it has not yet.
+
+    Args:
+        variables: the trainable variables of a model.
+        plan: its `Plan`.
+        session: the session of its graph.
+
+    Returns:
+        A dict from variables that are about to be sharded to whether this process has values of
+        them.
+    """
+    new = [
+        variable
+        for variable, planned in zip(variables, plan.variables)
+        if planned.shards and not isinstance(variable, ShardedVariable)
+    ]
+    present = session.run([tf.is_variable_initialized(variable) for variable in new])
+    for variable, there in zip(new, present):
+        if not there:
+            forget_variable(variable)
+    return dict(zip(new, present))
+
+
+def make_tables(loss, variables, plan, starts, scope, rank):
+    """Makes the `Table` of each sparse variable, sharded if the plan has shards for it.
+
+    Args:
+        loss: the model's total loss.
+        variables: its trainable variables.
+        plan: its `Plan`.
+        starts: dict from variables that are to be sharded to their `initial_values.Start`s.
+        scope: the `GraphScope`, or `None` without a strategy.
+        rank: this process's rank.
+
+    Returns:
+        A dict from variables to `Table`s, and a dict from newly sharded tables to their
+        `initial_values.Fill`s.
+    """
+    records = scope.records if scope else {}
+    members = loss_analysis.members_of(loss, records)
+    initial_values.initialize_copied(starts, scope, rank)
+    tables, fills = {}, {}
+    for variable, planned in zip(variables, plan.variables):
+        if planned.kind != classify.SPARSE and not planned.shards:
+            continue
+        if isinstance(variable, ShardedVariable):
+            table = variable.table
+        else:
+            servers = scope.servers if scope else None
+            ranks = (scope.job.rank, scope.job.size) if scope else ()
+            table = Table(variable, planned, records.get(variable), servers, *ranks)
+            if planned.shards:
+                forget_variable(variable)
+                fills[table] = shard_table(table, starts[variable], members, rank)
+        tables[variable] = table
+        if scope:
+            scope.tables_by_name[table.name] = table
+    return tables, fills

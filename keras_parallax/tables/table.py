@@ -1,0 +1,205 @@
+"""A variable that is exchanged by rows or lives on servers, and the shards that hold its rows."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from keras_parallax.compat import graph_queries, tensorflow_api
+from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.planning.classify import SPARSE
+from keras_parallax.tables.sharded_variable import ShardedVariable
+
+
+def as_indices(rows):
+    """Row numbers as TensorFlow's gathers and sums take them."""
+    return rows if rows.dtype == tf.int64 else tf.cast(rows, tf.int32)
+
+
+class Part(NamedTuple):
+    """What one rank updates of a table: its own shard, or the whole table.
+
+    Attributes:
+        table: the `Table`.
+        variable: the variable that holds the rows.
+        shard: number of the shard.
+    """
+
+    table: Any
+    variable: tf.Variable
+    shard: int
+
+
+class Table:
+    """A sparse variable, or a dense one on servers, and all that training needs to know of it.
+
+    Attributes:
+        variable: the Keras model's own variable.
+        name: its name without `:0`.
+        by_row: whether it is sparse; if not, all of it is pulled, and its whole gradient pushed.
+        rows, row_shape: its length, and the shape of a row. A scalar has one row.
+        widths: the width of a row, as `half_precision.compress` takes it.
+        dtype: its dtype.
+        regularizer: a callable, or `None`.
+        constraint: a callable, or `None`.
+        penalties: the scalar tensors that the regularizer returned when the layer was built.
+        penalty_terms: the scalar tensors through which the regularizer enters the loss now.
+        shards: the shard variables, in order; empty if every rank holds the whole table.
+        pulls: the `Pull`s of its rows, in every model; empty without shards.
+        plan: the `PlannedVariable`.
+        servers: the `Servers` that hold shards, or `None`.
+        rank, size: this process's rank, and the number of ranks.
+        handle: with shards, a resource handle that stands for the table where TensorFlow asks for
+            one: as what gradients are with respect to.
+        former: with shards, the `former_storage.FormerStorage` of the variable.
+    """
+
+    def __init__(self, variable, plan, record=None, servers=None, rank=0, size=1):
+        self.variable, self.plan, self.servers = variable, plan, servers
+        self.rank, self.size = rank, size
+        self.handle = self.former = None
+        self.name = plan.name
+        self.by_row = plan.kind == SPARSE
+        self.rows, self.row_shape = plan.rows, list(plan.shape[1:])
+        self.widths = [int(np.prod(self.row_shape))]
+        self.dtype = variable.dtype.base_dtype
+        # The penalty of a variable that is read whole is part of the loss, as any other read.
+        self.regularizer = record.regularizer if record and self.by_row else None
+        self.penalties = list(record.penalties) if record and self.by_row else []
+        self.constraint = getattr(variable, 'constraint', None)
+        self.penalty_terms = self.penalties
+        self.shards = []
+        self.pulls = []
+
+    def gathers(self):
+        """The gathers that look the table up, in every model, as operations."""
+        return graph_queries.reads(self.variable).lookups
+
+    def gather(self, number, rows):
+        """Gathers rows `[n]` of the shard of a number, as they are numbered there."""
+        return tf.gather(self.shards[number], as_indices(rows))
+
+    def parts_of(self, rank):
+        """The `Part`s that a rank updates."""
+        if not self.shards:
+            return [Part(self, self.variable, 0)]
+        return [
+            Part(self, self.shards[number], number)
+            for number, shard in enumerate(self.plan.shards)
+            if self.owner_of(shard) == rank
+        ]
+
+    def owner_of(self, shard):
+        """The rank that owns a `plan.Shard`: it alone initializes it and its slots."""
+        return self.servers.owners[shard.server]
+
+    def device_of(self, shard):
+        """The device on which a `plan.Shard` and its slots lie."""
+        return self.servers.devices[shard.server]
+
+    def shape_of(self, shard):
+        """The shape of the variable that holds a `plan.Shard`, a list."""
+        return [shard.rows] + self.row_shape if self.plan.shape else []
+
+    @property
+    def is_sharded(self):
+        """Whether the variable is the front of shards."""
+        return isinstance(self.variable, ShardedVariable)
+
+    def linked(self, values, ids=None):
+        """Values of the table, such that gradients flow from them to its `handle`.
+
+        Args:
+            values: rows `[n] + row_shape` that were pulled, or the whole table.
+            ids: `[n]`, the numbers of the rows, or `None` for the whole table.
+
+        Returns:
+            The same values.
+        """
+        data = [self.handle] + ([] if ids is None else [ids])
+        return tensorflow_api.linked(values, data, _GRADIENT)
+
+    def make_shards(self):
+        """Makes the shard variables, each on its server.
+
+        Every rank names them alike, so that all mean the same storage. They stay out of
+        `tf.global_variables()`: Keras would initialize them, and Horovod broadcast them.
+        """
+        for number, shard in enumerate(self.plan.shards):
+            name = '%s/shard_%d' % (self.name, number)
+            storage = make_storage(name, self.device_of(shard), self.shape_of(shard), self.dtype)
+            self.shards.append(storage)
+        if self.handle is None:
+            with tf.name_scope(None):
+                name = STORAGE + self.name + '/handle'
+                self.handle = tensorflow_api.resource_handle(
+                    name, list(self.plan.shape), self.dtype
+                )
+
+
+_GRADIENT = 'ParallaxTable'
+
+
+@tf.RegisterGradient(_GRADIENT)
+def _gradient_of_table(operation, gradient, *_):
+    """The gradient of what `Table.linked` returns, with respect to its inputs."""
+    if len(operation.inputs) == 2:
+        return gradient, gradient
+    rows, ids = gradient, operation.inputs[2]
+    if isinstance(gradient, tf.IndexedSlices):
+        rows, ids = gradient.values, tf.gather(ids, gradient.indices)
+    # As `ResourceGather` has it, for whoever wants the gradient as a tensor.
+    shape = [size.size for size in operation.inputs[1].op.get_attr('shape').dim]
+    return gradient, tf.IndexedSlices(rows, ids, tf.constant(shape, ids.dtype)), None
+
+
+#: Starts the names of what lies on the servers.
+STORAGE = 'parallax/'
+
+
+def make_storage(name, device, shape, dtype, kind=tf.Variable):
+    """Makes a variable of zeros on a device: a shard, or a slot of one.
+
+    Args:
+        name: the variable's name, the same on every rank.
+        device: the device string.
+        shape: the variable's shape, a list.
+        dtype: the dtype.
+        kind: class of the variable; storage that another rank has made must be of the same kind.
+
+    Returns:
+        A variable that is in no collection.
+    """
+    with tf.name_scope(None), tf.device(device):
+        variable = kind(
+            tensorflow_api.zeros(shape, dtype), trainable=False, collections=[], name=STORAGE + name
+        )
+    # Keras reads the shape of a variable from here.
+    variable._keras_shape = tuple(shape)
+    return variable
+
+
+def _rows_of_shards(table):
+    shards = len(table.plan.shards)
+    return [np.arange(number, table.rows, shards, dtype=np.int32) for number in range(shards)]
+
+
+def split_rows(whole, table):
+    """Splits a tensor of a table's shape into the rows of each shard, a list."""
+    if len(table.plan.shards) == 1:
+        return [whole]
+    return [tf.gather(whole, rows) for rows in _rows_of_shards(table)]
+
+
+def whole_of(table, fresh=False):
+    """Builds a pull of a whole table: its shards, brought together.
+
+    Args:
+        table: the `Table`.
+        fresh: whether the shards are read only when what the caller has this wait for is done.
+    """
+    parts = [shard.read_value() if fresh else shard.value() for shard in table.shards]
+    if len(parts) == 1:
+        return tf.identity(parts[0])
+    whole = tf.dynamic_stitch(_rows_of_shards(table), parts)
+    whole.set_shape([table.rows] + table.row_shape)
+    return whole

@@ -1,0 +1,152 @@
+"""Operations of the user's own that write to a table, carried out on its shards.
+
+The word2vec habit (`K.update(table, l2_normalize(table))`), `tf.assign_add`, the assignments of a
+`tf.train.Saver`: plain Keras runs them on the one variable that there is. Here every rank runs the
+same script, so each of them runs the same operation on the same shards.
+"""
+
+from typing import Any, List, NamedTuple
+
+from keras_parallax.compat import graph_queries
+from keras_parallax.compat.horovod_api import horovod_ops
+from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.job import devices
+from keras_parallax.job.collectives import unmerged
+from keras_parallax.tables.table import STORAGE, split_rows
+
+ASSIGN, ADD, SUB = 'assign', 'add', 'sub'
+
+
+#: The operations that write a whole value, by their type.
+_WHOLE = {
+    'Assign': ASSIGN,
+    'AssignVariableOp': ASSIGN,
+    'AssignAdd': ADD,
+    'AssignAddVariableOp': ADD,
+    'AssignSub': SUB,
+    'AssignSubVariableOp': SUB,
+}
+
+
+_ASSIGNMENTS = {ASSIGN: tf.assign, ADD: tf.assign_add, SUB: tf.assign_sub}
+
+
+_SCATTERS = {
+    'Update': tf.scatter_update,
+    'Add': tf.scatter_add,
+    'Sub': tf.scatter_sub,
+    'Mul': tf.scatter_mul,
+    'Div': tf.scatter_div,
+    'Min': tf.scatter_min,
+    'Max': tf.scatter_max,
+}
+
+
+#: The operations that write rows, by their type; a kind is the name of the scatter.
+_ROWS = {prefix + 'Scatter' + kind: kind for kind in _SCATTERS for prefix in ('', 'Resource')}
+
+
+#: Kinds of writes after which a table's values are those that were given.
+_ABSOLUTE = (ASSIGN, 'Update')
+
+
+class Write(NamedTuple):
+    """A write to a table.
+
+    Attributes:
+        kind: `ASSIGN`, `ADD`, `SUB`, or the name of a scatter.
+        operands: the value, or the numbers of rows and what is written there.
+        name: its name, the same on every rank.
+        after: operations that come before it.
+    """
+
+    kind: str
+    operands: List[Any]
+    name: str
+    after: List[tf.Operation]
+
+
+def kind_of(operation):
+    """The kind of the write that an operation is, or `None` if it is none that is known."""
+    return _WHOLE.get(operation.type) or _ROWS.get(operation.type)
+
+
+def build(table, write):
+    """Builds a write to a table.
+
+    What gives a table values that do not depend on a table, as loading does, any rank may run, and
+    several may. All else is a collective call: all ranks compute the value, and when all have, each
+    writes to the shards that it owns. So what the script of every rank does is done once, as by the
+    one process of plain Keras, whichever rank is first.
+
+    Args:
+        table: the `Table`.
+        write: the `Write`.
+
+    Returns:
+        A list of operations.
+    """
+    *rows, values = write.operands
+    with tf.name_scope(None), tf.name_scope('parallax/%s/write/' % table.name):
+        if not table.is_sharded:
+            # Every rank holds the table, and runs the same script.
+            with tf.control_dependencies(write.after):
+                make = _ASSIGNMENTS.get(write.kind) or _SCATTERS[write.kind]
+                return [make(table.variable, *rows, values).op]
+        if table.size == 1 or (write.kind in _ABSOLUTE and not _reads_shards(write.operands)):
+            return _to_shards(table, write, write.after, range(len(table.shards)))
+        before = [*write.after, *rows, values]
+        begun = _meet(write.name + '.begin', before, table.rank)
+        own = [part.shard for part in table.parts_of(table.rank)]
+        # A rank may own no shard.
+        written = [begun] + _to_shards(table, write, [begun], own)
+        return [_meet(write.name + '.end', written, table.rank)]
+
+
+def _reads_shards(operands):
+    return any(
+        operation.type == 'VariableV2' and operation.name.startswith(STORAGE)
+        for operation in graph_queries.ancestors(operands)
+    )
+
+
+def _meet(name, after, rank):
+    """An operation that is done when on every rank some operations are."""
+    with tf.device(devices.shard_device(rank)):
+        # TensorFlow 1.11 folds the sum of a constant, and drops one that nothing with a side effect
+        # reads (`tests/parallel/test_barrier.py`). This number is 0.
+        zero = tf.random_uniform([], maxval=1, dtype=tf.int32)
+        with tf.control_dependencies(after):
+            total = unmerged(horovod_ops._allreduce(zero, name='parallax.' + name))
+        return tf.Assert(tf.equal(total, 0), ['keras-parallax: a sum of zeros', total])
+
+
+def _to_shards(table, write, after, numbers):
+    """Writes to the shards of some numbers; returns a list of operations."""
+    writes = []
+    with tf.control_dependencies(after):
+        if write.kind in _ASSIGNMENTS:
+            # Copies, so that no shard is read where another has been written.
+            parts = [tf.identity(part) for part in split_rows(write.operands[0], table)]
+            with tf.control_dependencies(parts):
+                for number in numbers:
+                    with tf.device(table.shards[number].device):
+                        assign = _ASSIGNMENTS[write.kind]
+                        writes.append(assign(table.shards[number], parts[number]).op)
+        else:
+            writes = [_scatter(table, number, write.kind, *write.operands) for number in numbers]
+    return writes
+
+
+def _scatter(table, number, kind, rows, values):
+    """Writes those of some rows that lie in a shard."""
+    count, scalar = len(table.shards), values.shape.ndims == 0
+    rows = tf.reshape(rows, [-1])
+    if not scalar:
+        values = tf.reshape(values, [-1] + table.row_shape)
+    if count > 1:
+        here = tf.equal(tf.floormod(rows, count), number)
+        rows = tf.floordiv(tf.boolean_mask(rows, here), count)
+        values = values if scalar else tf.boolean_mask(values, here)
+    with tf.device(table.shards[number].device):
+        return _SCATTERS[kind](table.shards[number], rows, values).op

@@ -1,0 +1,1 @@
+"""Optimizers' formulas on shards and on rows."""

@@ -1,0 +1,470 @@
+"""Applies the exchanged gradients to everything that this rank updates, and keeps the slots."""
+
+import contextlib
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+from keras_parallax.compat import graph_queries, keras_api, tensorflow_api
+from keras_parallax.compat.tensorflow_api import ResourceVariable, tf
+from keras_parallax.errors import PlanError
+from keras_parallax.job import devices
+from keras_parallax.tables import sharding
+from keras_parallax.tables.table import STORAGE, Table, make_storage
+from keras_parallax.updates import formula_graph, table_updates
+from keras_parallax.updates.asked_gradients import Given
+from keras_parallax.updates.optimizer_copies import named
+from keras_parallax.updates.row_rules import rule_for
+
+#: Two, so that a slot of a single number (Adam without `amsgrad` keeps one) is not taken for rows.
+_NOBODYS_ROWS = 2
+
+
+class TablesOfRank(NamedTuple):
+    """The tables of a step, and the parts of them that this rank updates.
+
+    Attributes:
+        tables: dict from variables to `Table`s.
+        ways: dict from `Table`s to `UpdateWay`s.
+        parts: a list of `PartUpdate`s, those of this rank.
+        prefix: starts the names of the step's slots, the same on every rank.
+        rank, size: this rank, and the number of ranks.
+        sync: whether each part is updated by one rank only.
+    """
+
+    tables: Dict[Any, Table]
+    ways: Dict[Table, table_updates.UpdateWay]
+    parts: List[table_updates.PartUpdate]
+    prefix: str
+    rank: int
+    size: int
+    sync: bool
+
+
+class OptimizerState(NamedTuple):
+    """The variables that an optimizer keeps.
+
+    Attributes:
+        counters: its variables that belong to no variable of the model, `iterations` among them.
+        slots: dict from variables of the model to their slots, in Keras's order: a variable each
+            if every rank holds the model's variable, and of a sharded table a list of variables,
+            one for each shard. Every rank has them all, whoever owns the shard.
+        names: names of the slots, the same for each variable, if it is one of TensorFlow's.
+        order: the weights of a user's optimizer in its own order, each a variable of its own or a
+            pair of a variable of the model and the number of its slot; `None` for Keras's order.
+    """
+
+    counters: List[tf.Variable]
+    slots: Dict[Any, List[Any]]
+    names: Tuple[str, ...] = ()
+    order: Optional[List[Any]] = None
+
+
+class Applied(NamedTuple):
+    """The updates of a step.
+
+    Attributes:
+        operations: the operations that update.
+        own: those of them that the optimizer itself has built.
+        synced: dict from names to the variables that every rank must hold the same values of.
+        storage: the variables on this rank's server that have to be initialized.
+        state: the `OptimizerState`, or `None` if the optimizer's weights are not in Keras's order.
+    """
+
+    operations: List[tf.Operation]
+    own: List[tf.Operation]
+    synced: Dict[str, tf.Variable]
+    storage: List[tf.Variable]
+    state: Optional[OptimizerState]
+
+
+class _Pair(NamedTuple):
+    """A variable that the optimizer itself updates.
+
+    Attributes:
+        variable: the variable.
+        gradient: its gradient.
+        table: the sharded `Table` that it is of, or `None`.
+        shard: number of the shard, or `None` if it is no shard of `table`, but nobody's rows.
+    """
+
+    variable: tf.Variable
+    gradient: Any
+    table: Optional[Table] = None
+    shard: Optional[int] = None
+
+
+def build_updates(optimizer, keras_updates, variables, dense, mine, loss, clip):
+    """Builds the updates of everything that this rank updates.
+
+    Args:
+        optimizer: the wrapped Keras optimizer.
+        keras_updates: function from a list of pairs of variable and gradient to the list of the
+            update operations of the optimizer itself.
+        variables: the model's trainable variables, in order.
+        dense: dict from dense variables to their gradients.
+        mine: the `TablesOfRank`.
+        loss: the model's total loss.
+        clip: function from a Keras optimizer, such as one inside `optimizer`, to `dense` and
+            `mine.parts` as it clips them; gives them as they are if they are clipped already.
+            `None` if the optimizer has all gradients to clip.
+
+    Returns:
+        `Applied`.
+
+    Raises:
+        ParallaxError: the formula of a user's optimizer needs what a worker has for itself alone.
+    """
+    row_slots = {
+        table: _slots_for_rows(optimizer, table, way.rule, mine.prefix)
+        for table, way in mine.ways.items()
+        if way.rule is not None
+    }
+    operations, storage = [], []
+    for part in mine.parts:
+        table, number = part.part.table, part.part.shard
+        if table in row_slots:
+            slots = row_slots[table]
+            if table.shards:
+                slots = [of_shards[number] for of_shards in slots]
+                if table.owner_of(table.plan.shards[number]) == mine.rank:
+                    storage.extend(slots)
+            rule = mine.ways[table].rule
+            operations.extend(table_updates.apply_by_row(optimizer, rule, part, slots))
+    pairs = _pairs(variables, dense, mine)
+    since = tensorflow_api.operation_id(tf.no_op())
+    if keras_api.tensorflows(optimizer) is not None:
+        # When a table moves, the slots of one that stays get other storage, too.
+        shards = [pair.variable for pair in pairs if pair.table is not None]
+        tensorflow_api.forget_slots(optimizer.optimizer, shards)
+    before = tf.global_variables()
+    alone = mine.size == 1 and not any(table.shards for table in mine.tables.values())
+    of_pairs = [(pair.variable, pair.gradient) for pair in pairs]
+    as_clipped = clip and (lambda by: _as_clipped(pairs, *clip(by)))
+    given = Given(loss, of_pairs, as_clipped, alone)
+    with given.handed_out(), _named_as_tables(pairs):
+        own = graph_queries.as_operations(keras_updates(of_pairs))
+    given.check(own, keras_api.name_of_optimizer(optimizer))
+    operations.extend(own)
+    updated = [pair.variable for pair in pairs]
+    held = [pair.variable for pair in pairs if pair.table is None]
+    kept = _kept(optimizer, before, updated, own, given.handed)
+    # TensorFlow's optimizers keep the slots that they have when they are applied once more.
+    made = [slot for of_pair in kept.slots for slot in of_pair]
+    before = [variable for variable in before if variable not in made]
+    before += [variable for variable in kept.counters if variable not in before]
+    of_held = [
+        (pair.variable, slots) for pair, slots in zip(pairs, kept.slots) if pair.table is None
+    ]
+    synced = synced_variables(before, of_held)
+    state = _state(optimizer, kept, pairs, mine)
+    if len(held) < len(pairs):
+        if kept.known:
+            found = [
+                slot
+                for pair, slots in zip(pairs, kept.slots)
+                if pair.table is not None
+                for slot in slots
+            ]
+        else:
+            found = slots_of_shards(before, synced, updated, held)
+        for slot in found:
+            sharding.forget_variable(slot)
+        storage += [slot for slot in found if _owner_of_slot(slot, mine) == mine.rank]
+        storage += [pair.variable for pair in pairs if pair.table and pair.shard is None]
+        if keras_api.tensorflows(optimizer) is None:
+            _place_on_servers(pairs, state, since)
+    if state is not None:
+        state.slots.update({table.variable: slots for table, slots in row_slots.items()})
+    return Applied(operations, own, synced, storage, state)
+
+
+@contextlib.contextmanager
+def _named_as_tables(pairs):
+    """While open, shards have the names of their tables, by which formulas may go."""
+    classes = [(pair.variable, type(pair.variable)) for pair in pairs if pair.table is not None]
+    for pair in pairs:
+        if pair.table is not None:
+            named(pair.variable, pair.table.name + ':0')
+    try:
+        yield
+    finally:
+        for variable, cls in classes:
+            variable.__class__ = cls
+
+
+def _owner_of_slot(slot, mine):
+    """The rank that initializes a slot; its own, if it is not on a server."""
+    for table in mine.tables.values():
+        owner = table.servers.owner_on(slot.device) if table.servers else None
+        if owner is not None:
+            return owner
+    return mine.rank
+
+
+def _place_on_servers(pairs, state, since):
+    """Puts the optimizer's own updates of shards on the shards' servers.
+
+    The optimizer builds them as it would anywhere. Left on the worker's device, which may be a
+    card, a shard and its slots would travel there and back every step.
+
+    Args:
+        pairs: the `_Pair`s.
+        state: the `OptimizerState`, or `None`: a user's, of which nothing is known. One of
+            TensorFlow's places its updates itself.
+        since: only operations with a greater id (`tensorflow_api.operation_id`) are placed.
+    """
+    for pair in pairs:
+        if state is None or pair.shard is None:
+            continue
+        slots = [slot[pair.shard] for slot in state.slots[pair.table.variable]]
+        starts = [pair.variable.op, pair.gradient.op] + [slot.op for slot in slots]
+        for operation in graph_queries.descendants_by_data(starts, since):
+            tensorflow_api.set_device(operation, pair.variable.device)
+
+
+def _slot_name(prefix, table, slot, shard):
+    return '%s/%s/slot_%d/shard_%d' % (prefix, table.name, slot, shard)
+
+
+def _slots_for_rows(optimizer, table, rule, prefix):
+    """Makes the slots of a table that is updated by rows, as `OptimizerState` has them."""
+    count = rule.uses(optimizer)
+    if not table.shards:
+        # Variables of Keras's, so that it initializes them; but a session would keep a copy of the
+        # zeros of `backend.zeros`. Each has zeros of its own, which it takes over without a copy.
+        backend, shape = keras_api.package_of(optimizer).backend, [table.rows] + table.row_shape
+        return [
+            backend.variable(tensorflow_api.zeros(shape, backend.floatx())) for _ in range(count)
+        ]
+    return [
+        [
+            make_storage(
+                _slot_name(prefix, table, slot, number),
+                table.device_of(shard),
+                table.shape_of(shard),
+                table.dtype,
+            )
+            for number, shard in enumerate(table.plan.shards)
+        ]
+        for slot in range(count)
+    ]
+
+
+def _pairs(variables, dense, mine):
+    """What the optimizer itself updates, as many variables on every rank.
+
+    It names its slots by their number, and Horovod broadcasts variables by name. So a rank with
+    fewer parts of a table than another gets rows that are nobody's.
+    """
+    pairs = []
+    for variable in variables:
+        if variable in dense:
+            pairs.append(_Pair(variable, dense[variable]))
+            continue
+        table = mine.tables[variable]
+        if mine.ways[table].rule is not None:
+            continue
+        of_table = [update for update in mine.parts if update.part.table is table]
+        for part, gradient in of_table:
+            part.variable._constraint = table.constraint
+            if table.shards:
+                pairs.append(_Pair(part.variable, gradient, table, part.shard))
+            else:
+                pairs.append(_Pair(part.variable, gradient))
+        most = max(len(table.parts_of(rank)) for rank in range(mine.size))
+        for number in range(len(of_table), most):
+            shape = [_NOBODYS_ROWS] + table.row_shape
+            name = '%s/nobodys_rows_%d' % (table.name, number)
+            rows = make_storage(name, devices.shard_device(mine.rank), shape, table.dtype)
+            pairs.append(_Pair(rows, tf.zeros_like(rows), table))
+    return pairs
+
+
+def _as_clipped(pairs, dense, parts):
+    """The gradients of pairs after clipping: a list of those in `dense` and `parts`."""
+    clipped = dict(dense)
+    clipped.update((update.part.variable, update.gradient) for update in parts)
+    return [clipped.get(pair.variable, pair.gradient) for pair in pairs]
+
+
+class _Kept(NamedTuple):
+    """What an optimizer keeps for what it updates itself.
+
+    Attributes:
+        counters: its variables that belong to no variable of the model.
+        slots: for each updated variable the list of its slots.
+        names: names of the slots, if it is one of TensorFlow's.
+        known: whether this is all that it keeps.
+        order: a user's optimizer's weights in its own order: each a variable, or a pair of the
+            position of the updated variable and the number of its slot.
+    """
+
+    counters: List[tf.Variable]
+    slots: List[List[tf.Variable]]
+    names: Tuple[str, ...] = ()
+    known: bool = True
+    order: Optional[List[Any]] = None
+
+
+def _kept(optimizer, before, updated, operations, gradients):
+    """What an optimizer keeps for the variables that it updates itself, `_Kept`.
+
+    Args:
+        optimizer: the Keras optimizer.
+        before: the variables that existed before it made its own.
+        updated: the variables that it updates itself.
+        operations: its update operations.
+        gradients: the gradients that it has taken, in order of `updated`, time and again.
+    """
+    if keras_api.tensorflows(optimizer) is not None:
+        return _kept_by_tensorflows(optimizer, updated)
+    weights = optimizer.own_weights
+    if rule_for(optimizer) is not None:
+        # Keras's own: the first slot of each variable, then the second one of each.
+        made = [weight for weight in weights if weight not in before]
+        slots = [made[place :: len(updated)] for place in range(len(updated))]
+        return _Kept([weight for weight in weights if weight in before], slots)
+    made = [variable for variable in tf.global_variables() if variable not in before]
+    own = [weight for weight in weights if weight not in updated]
+    kept = own + [variable for variable in made if variable not in own]
+    depends = formula_graph.dependencies(operations, updated + kept, gradients)
+    depends = {
+        variable: {
+            -1 - (-1 - read) % len(updated) if read < 0 else read for read in depends[variable]
+        }
+        for variable in depends
+    }
+    places = formula_graph.slots_by_variable(depends, updated, kept)
+    unused = [number for number, place in enumerate(places) if place == () and kept[number] in made]
+    if updated and len(unused) % len(updated) == 0:
+        # As Adam keeps a number for each variable in place of a slot.
+        for count, number in enumerate(unused):
+            places[number] = count % len(updated)
+    counters, slots, order = [], [[] for _ in updated], []
+    for variable, place in zip(kept, places):
+        if place in (None, ()):
+            counters.append(variable)
+            entry = variable
+        else:
+            entry = (place, len(slots[place]))
+            slots[place].append(variable)
+        if variable in own:
+            order.append(entry)
+    return _Kept(counters, slots, order=order)
+
+
+def _kept_by_tensorflows(optimizer, updated):
+    found = tensorflow_api.kept_by(optimizer.optimizer, optimizer.iterations.graph, updated)
+    if found is None:
+        return _Kept([optimizer.iterations], [[] for _ in updated], known=False)
+    others, slots = found
+    names = tuple(sorted(slots))
+    counters = [optimizer.iterations] + [others[name] for name in sorted(others)]
+    of_variables = [[slots[name][place] for name in names] for place in range(len(updated))]
+    return _Kept(counters, of_variables, names)
+
+
+def _state(optimizer, kept, pairs, mine):
+    """The state of what the optimizer itself updates.
+
+    Its slots of shards are stored under names that every rank knows.
+    """
+    of_tensorflow = keras_api.tensorflows(optimizer) is not None
+    if not mine.sync and (of_tensorflow or not kept.known):
+        raise PlanError(
+            "sync=False is for Keras's own optimizers, of which it is known which of their "
+            'variables several workers may change at a time, but %s was given; use one of them, '
+            'or sync=True.' % keras_api.name_of_optimizer(optimizer)
+        )
+    if not kept.known:
+        return None
+    slots, of_tables = {}, {}
+    for pair, own in zip(pairs, kept.slots):
+        if pair.table is None:
+            slots[pair.variable] = own
+        else:
+            of_tables.setdefault(pair.table, []).append((pair, own))
+    for table, found in of_tables.items():
+        slots[table.variable] = [
+            _slot_of_shards(table, slot, [(pair, own[slot]) for pair, own in found], mine.prefix)
+            for slot in range(len(found[0][1]))
+        ]
+    return OptimizerState(kept.counters, slots, kept.names, _order(kept.order, pairs))
+
+
+def _order(order, pairs):
+    """A user's optimizer's weights in its own order, as for one pair a variable of the model.
+
+    A rank may update several shards of a table; plain Keras has a slot for all.
+    """
+    if order is None:
+        return None
+    of_pairs = [pair.variable if pair.table is None else pair.table.variable for pair in pairs]
+    first = {variable: of_pairs.index(variable) for variable in of_pairs}
+    found = []
+    for entry in order:
+        if not isinstance(entry, tuple):
+            found.append(entry)
+        elif first[of_pairs[entry[0]]] == entry[0]:
+            found.append((of_pairs[entry[0]], entry[1]))
+    return found
+
+
+def _slot_of_shards(table, number, found, prefix):
+    """One slot of a table: this rank's variables, and stand-ins for those of the other owners."""
+    own = {pair.shard: slot for pair, slot in found}
+    pair, slot = found[0]
+    of_rows = slot.shape.as_list() == pair.variable.shape.as_list()
+    of_shards = []
+    for shard, planned in enumerate(table.plan.shards):
+        name = _slot_name(prefix, table, number, shard)
+        if shard in own:
+            tensorflow_api.name_storage(own[shard], STORAGE + name, table.device_of(planned))
+            of_shards.append(own[shard])
+        else:
+            shape = table.shape_of(planned) if of_rows else slot.shape.as_list()
+            kind = ResourceVariable if isinstance(slot, ResourceVariable) else tf.Variable
+            device, dtype = table.device_of(planned), slot.dtype.base_dtype
+            of_shards.append(make_storage(name, device, shape, dtype, kind))
+    return of_shards
+
+
+def synced_variables(before, slots):
+    """The variables that every rank must hold the same values of, by a name that ranks share.
+
+    Slots have names of TensorFlow's making, which differ between ranks that own different shards,
+    so they go by the name of their variable; slots of shards are nobody else's.
+
+    Args:
+        before: the variables that existed before the optimizer made its slots.
+        slots: a list of pairs of a variable that every rank updates and the list of its slots.
+
+    Returns:
+        A dict from names to variables.
+    """
+    synced = {variable.name: variable for variable in before}
+    for variable, of_variable in slots:
+        for number, slot in enumerate(of_variable):
+            synced['%s.slot_%d' % (variable.name, number)] = slot
+    return synced
+
+
+def slots_of_shards(before, synced, updated, dense):
+    """The slots that the optimizer made for this rank's shards.
+
+    Args:
+        before: the variables that existed before the optimizer made its slots.
+        synced: as `synced_variables` returns it, with the slots of dense variables.
+        updated: the variables that the optimizer updates itself, shards among them.
+        dense: the dense variables.
+
+    Returns:
+        A list of variables of the shape of a shard. They must not be broadcast: on another rank
+        the variable of the same name is another shard's.
+    """
+    shared = list(synced.values())
+    shapes = [variable.shape.as_list() for variable in updated if variable not in dense]
+    return [
+        variable
+        for variable in tf.global_variables()
+        if variable not in before and variable not in shared and variable.shape.as_list() in shapes
+    ]

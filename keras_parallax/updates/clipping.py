@@ -1,0 +1,73 @@
+"""Clips aggregated gradients as Keras clips them."""
+
+from keras_parallax.compat.tensorflow_api import tf
+
+
+def clipped(dense, parts, optimizer, together, sum_over_ranks):
+    """Clips aggregated gradients as Keras clips them, sparse ones by their norm over all shards.
+
+    Args:
+        dense: a list of tensors.
+        parts: a list of `PartUpdate`s, with those of one table's shards spread over the ranks.
+        optimizer: the Keras optimizer, with or without `clipnorm` and `clipvalue`.
+        together: whether `clipnorm` bounds the norm of all gradients together (`keras` 2.2.4) or
+            of each variable's (`tf.keras`).
+        sum_over_ranks: function that sums a vector of one number a table over the owners of its
+            shards, given this rank's squared norms as a dict from tables to scalars.
+
+    Returns:
+        The pair `(dense, parts)`, clipped.
+    """
+    clipnorm = getattr(optimizer, 'clipnorm', None)
+    # Keras takes a bound of 0 for no clipping; tf.keras clips to 0.
+    if clipnorm is not None and (clipnorm > 0 or not together):
+        mine = {}
+        for update in parts:
+            mine.setdefault(update.part.table, []).append(_square_sum(update.gradient))
+        squares = sum_over_ranks({table: tf.add_n(found) for table, found in mine.items()})
+        dense_squares = [tf.reduce_sum(tf.square(gradient)) for gradient in dense]
+        if together:
+            norm = tf.sqrt(tf.add_n(dense_squares + list(squares.values())))
+            factor = tf.where(norm >= clipnorm, clipnorm / norm, tf.ones_like(norm))
+            dense = [gradient * factor for gradient in dense]
+            parts = [_scaled(update, factor) for update in parts]
+        else:
+            dense = [
+                gradient * clipnorm / tf.maximum(tf.sqrt(square), clipnorm)
+                for gradient, square in zip(dense, dense_squares)
+            ]
+            parts = [
+                _scaled(
+                    update,
+                    clipnorm / tf.maximum(tf.sqrt(squares[update.part.table]), clipnorm),
+                )
+                for update in parts
+            ]
+    clipvalue = getattr(optimizer, 'clipvalue', None)
+    if clipvalue is not None and (clipvalue > 0 or not together):
+        dense = [tf.clip_by_value(gradient, -clipvalue, clipvalue) for gradient in dense]
+        parts = [
+            _mapped(update, lambda values: tf.clip_by_value(values, -clipvalue, clipvalue))
+            for update in parts
+        ]
+    return dense, parts
+
+
+def _square_sum(gradient):
+    values = gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
+    return tf.reduce_sum(tf.square(values))
+
+
+def _scaled(update, factor):
+    return _mapped(update, lambda values: values * factor)
+
+
+def _mapped(update, function):
+    gradient = update.gradient
+    if isinstance(gradient, tf.IndexedSlices):
+        gradient = tf.IndexedSlices(
+            function(gradient.values), gradient.indices, gradient.dense_shape
+        )
+    else:
+        gradient = function(gradient)
+    return update._replace(gradient=gradient)

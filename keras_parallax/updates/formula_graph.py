@@ -1,0 +1,189 @@
+"""Which variables an optimizer's updates compute from which, as their graph has it."""
+
+import collections
+
+from keras_parallax.compat import graph_queries, tensorflow_api
+
+#: What TensorFlow makes a tensor of `IndexedSlices` with (TF 1.11).
+_MAKES_WHOLE = {'UnsortedSegmentSum', 'StridedSlice', 'Placeholder', 'Identity'}
+
+
+def dependencies(operations, variables, gradients):
+    """What the update operations of an optimizer compute each variable's new value from.
+
+    Args:
+        operations: the update operations.
+        variables: the variables that they may write or read.
+        gradients: a list of tensors or `IndexedSlices`, at which to stop.
+
+    Returns:
+        A dict from variables that are written to sets: of the variables (by their position in
+        `variables`) and of the gradients (by `-1 - position`) that are read for it.
+    """
+    all_of_step = graph_queries.ancestors(operations)
+    leaves = {}
+    for place, gradient in enumerate(gradients):
+        for tensor in _parts(gradient):
+            leaves.setdefault(tensor.op, set()).add(-1 - place)
+    places = {
+        tensorflow_api.storage(variable).op: place for place, variable in enumerate(variables)
+    }
+    found = {}
+    for variable in variables:
+        storage = tensorflow_api.storage(variable)
+        for write in _writes(storage, all_of_step):
+            given = [tensor for tensor in write.inputs if tensor is not storage]
+            reads = found.setdefault(variable, set())
+            for tensor in given:
+                reads |= leaves.get(tensor.op, set())
+            inputs = [tensor.op for tensor in given if tensor.op not in leaves]
+            for operation in graph_queries.sources(inputs, leaves=leaves):
+                if operation in places:
+                    reads.add(places[operation])
+                for tensor in operation.inputs:
+                    reads |= leaves.get(tensor.op, set())
+    return found
+
+
+def _parts(gradient):
+    return [getattr(gradient, 'values', gradient)] + (
+        [gradient.indices] if hasattr(gradient, 'indices') else []
+    )
+
+
+def writes_in(variable, operations):
+    """The operations that write to a variable among those that updates depend on, a list."""
+    return _writes(tensorflow_api.storage(variable), graph_queries.ancestors(operations))
+
+
+def draws(operations, since):
+    """The operations that draw random numbers for updates, in the order in which they were built.
+
+    Args:
+        operations: the update operations.
+        since: only operations with a greater id (`tensorflow_api.operation_id`) belong to the
+            answer.
+    """
+    found = [
+        operation
+        for operation in graph_queries.sources(operations)
+        if tensorflow_api.operation_id(operation) > since
+        and operation.op_def.is_stateful
+        and 'seed2' in operation.node_def.attr
+    ]
+    return sorted(found, key=tensorflow_api.operation_id)
+
+
+def in_branches(operations, variables):
+    """Whether the storage of a variable, rather than its value, goes into a branch or a loop."""
+    among = graph_queries.ancestors(operations)
+    return any(
+        operation in among and operation.type in graph_queries.ENTRANCES
+        for variable in variables
+        for operation in tensorflow_api.storage(variable).consumers()
+    )
+
+
+def looks_into(slices, operations):
+    """Whether updates take parts of `IndexedSlices` for anything but the tensor that they make.
+
+    Args:
+        slices: a list of `IndexedSlices`, the gradients.
+        operations: the update operations.
+    """
+    among = graph_queries.ancestors(operations)
+    for gradient in slices:
+        pending, same = [gradient.values, gradient.indices], set()
+        users = set()
+        while pending:
+            tensor = pending.pop()
+            same.add(tensor)
+            for user in tensor.consumers():
+                # As `tf.tuple` has them wait for others.
+                if user.type == 'Identity':
+                    pending += user.outputs
+                elif user in among:
+                    users.add(user)
+        for user in users:
+            if user.type != 'UnsortedSegmentSum' or not same.issuperset(user.inputs[:2]):
+                return True
+    return False
+
+
+def signature(operations):
+    """How many operations of each type updates consist of, and how many of each constant.
+
+    What makes a tensor of `IndexedSlices` is left out: two formulas are the same but for that if
+    their signatures are.
+    """
+    found = collections.Counter()
+    for operation in graph_queries.sources(operations):
+        if operation.type != 'Const':
+            if operation.type not in _MAKES_WHOLE:
+                found[operation.type] += 1
+        elif operation.outputs[0].dtype.is_floating:
+            found[tensorflow_api.constant_value(operation.outputs[0]).tobytes()] += 1
+    return found
+
+
+def _writes(storage, among):
+    return [
+        operation
+        for operation in storage.consumers()
+        if operation in among and tensorflow_api.writes_to(operation, storage)
+    ]
+
+
+def slots_by_variable(updates, updated, kept):
+    """Assigns the variables that an optimizer keeps to the variables that it updates.
+
+    Args:
+        updates: what `dependencies` says of `updated + kept`: variables that are written, and the
+            variables and gradients that are read for each.
+        updated: the variables that the optimizer updates.
+        kept: other variables that it reads or writes, in its own order.
+
+    Returns:
+        For each of `kept` the position of the one variable of `updated` that it belongs to, `None`
+        if it belongs to several, and `()` if it is connected with none.
+    """
+    total = len(updated)
+    everything = list(updated) + list(kept)
+    place_of = {variable: place for place, variable in enumerate(everything)}
+    neighbours = {place: set() for place in range(total, len(everything))}
+    owners = {place: set() for place in neighbours}
+    for variable, reads in updates.items():
+        written = place_of[variable]
+        for read in reads:
+            read = -1 - read if read < 0 else read
+            if written < total:
+                if read >= total:
+                    owners[read].add(written)
+            elif read < total:
+                owners[written].add(read)
+            elif read != written:
+                neighbours[read].add(written)
+                neighbours[written].add(read)
+    # A slot of a slot is the same variable's. Through what belongs to several nothing is passed on.
+    changed = True
+    while changed:
+        changed = False
+        for place in owners:
+            if owners[place]:
+                continue
+            near = {
+                owner
+                for other in neighbours[place]
+                if len(owners[other]) == 1
+                for owner in owners[other]
+            }
+            if near:
+                owners[place], changed = near, True
+    assigned = []
+    for place in range(total, len(everything)):
+        if len(owners[place]) == 1:
+            (owner,) = owners[place]
+            assigned.append(owner)
+        else:
+            assigned.append(None if owners[place] else ())
+    return assigned

@@ -1,0 +1,248 @@
+"""How far an optimizer's formula reaches: over rows, over a whole variable, or over all of them.
+
+The formulas of Keras's own optimizers are known. That of a user's is built twice in a graph of its
+own: for the model's variables as they are, and with two pieces in place of each table. It may have
+shards if it does to a piece what it does to the whole, row by row. If it mixes variables, or it is
+not to be found out, then every rank holds everything, as in plain Keras.
+"""
+
+import numpy as np
+
+from keras_parallax.compat import graph_queries, keras_api
+from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.planning.classify import ANY_ROWS, Reach
+from keras_parallax.updates import formula_graph
+from keras_parallax.updates.asked_gradients import Given
+from keras_parallax.updates.optimizer_copies import Copies, named
+from keras_parallax.updates.row_formulas import NotByRow, Rows, check_same
+from keras_parallax.updates.row_rules import rule_for
+
+#: A stand-in for a larger table has so many rows; no formula is known to ask for more.
+_MOST_ROWS = 10007
+
+
+def reach_of(optimizer, variables, tables):
+    """Finds out how far an optimizer's formula reaches.
+
+    Args:
+        optimizer: a Keras optimizer, wrapped or not.
+        variables: a list of the model's trainable variables, as `classify.Described`.
+        tables: the names of those that might get shards.
+
+    Returns:
+        A `Reach`.
+    """
+    if not tables or rule_for(optimizer) is not None:
+        return ANY_ROWS
+    name = keras_api.name_of_optimizer(optimizer)
+    inner = keras_api.tensorflows(optimizer)
+    if inner is not None:
+        return _reach_of_tensorflows(inner, name, tables)
+    if takes_slices(optimizer, variables):
+        return Reach('%s computes with the rows of gradients as they come, repeats and all' % name)
+    try:
+        whole = _Built(optimizer, [_limited(variable) for variable in variables])
+        mixed = whole.mixed()
+        if mixed is not None:
+            return Reach('%s computes the update of %s from %s too' % ((name,) + mixed))
+        if whole.starts_oddly():
+            return Reach('%s starts a variable of its own with other than one number' % name)
+    except Exception as error:  # Whatever a user's code may raise here, it is told in the plan.
+        return Reach('the formula of %s is not to be found out (%s)' % (name, _words(error)))
+    try:
+        pieces = _Built(optimizer, _in_pieces(variables, tables))
+    except Exception as error:  # As of a formula that keeps slots by the names of variables.
+        words = '%s takes no two variables of one name (%s)' % (name, _words(error))
+        return Reach(None, frozenset(tables), words)
+    reasons, place = {}, 0
+    for number, variable in enumerate(variables):
+        if variable.name not in tables:
+            place += 1
+            continue
+        try:
+            for piece in (place, place + 1):
+                pieces.check_piece(piece, whole, number)
+        except NotByRow as error:
+            reasons[variable.name] = str(error)
+        place += 2
+    if not reasons:
+        return ANY_ROWS
+    first = sorted(reasons)[0]
+    return Reach(None, frozenset(reasons), '%s %s' % (name, reasons[first]))
+
+
+def takes_slices(optimizer, variables):
+    """Whether a formula looks into gradients that are `IndexedSlices`.
+
+    There rows come as often as they were looked up, so a norm of the `values`, which is what
+    `tf.clip_by_global_norm` takes, is another than that of the rows' sums.
+
+    Args:
+        optimizer: a Keras optimizer, wrapped or not.
+        variables: a list of the model's trainable variables, as `classify.Described`.
+
+    Returns:
+        Whether it does, or it cannot be told.
+    """
+    if rule_for(optimizer) is not None or not any(variable.rows for variable in variables):
+        return False
+    inner = keras_api.tensorflows(optimizer)
+    if inner is not None:
+        return (
+            keras_api.computes_own_gradients(inner)
+            or keras_api.applies_own_gradients(inner)
+            or keras_api.sums_own_rows(inner)
+        )
+    limited = [_limited(variable) for variable in variables]
+    try:
+        by_rows, whole = [_Built(optimizer, limited, rows=rows) for rows in (True, False)]
+    except Exception:  # A user's code; with the gradients of plain Keras it raises in the step.
+        return True
+    return by_rows.looks_into_slices() or by_rows.signature() != whole.signature()
+
+
+def _words(error):
+    lines = str(error).splitlines() or ['']
+    return ('%s: %s' % (type(error).__name__, lines[0]))[:200]
+
+
+def _reach_of_tensorflows(inner, name, tables):
+    if keras_api.applies_by_row(inner):
+        return ANY_ROWS
+    if (
+        keras_api.computes_own_gradients(inner)
+        or keras_api.applies_own_gradients(inner)
+        or keras_api.sums_own_rows(inner)
+    ):
+        return Reach('%s may compute the update of a variable from others too' % name)
+    return Reach(None, frozenset(tables), '%s has a formula that is not known' % name)
+
+
+def _limited(variable):
+    if not variable.shape:
+        return variable
+    rows = min(variable.shape[0], _MOST_ROWS)
+    return variable._replace(shape=(rows,) + tuple(variable.shape[1:]))
+
+
+def _in_pieces(variables, tables):
+    """The variables with two pieces, of the same name, in place of each table."""
+    found = []
+    for variable in variables:
+        if variable.name not in tables:
+            found.append(_limited(variable))
+            continue
+        rows, rest = _limited(variable).shape[0], tuple(variable.shape[1:])
+        taken = {rows}.union(rest)
+        # More than a list of axes has.
+        few = next(number for number in range(5, 99) if number not in taken)
+        taken.add(few)
+        many = next(number for number in range(max(rows // 2, 6), rows + 99) if number not in taken)
+        found += [variable._replace(shape=(pieces,) + rest) for pieces in (few, many)]
+    return found
+
+
+def _gradient(of, rows):
+    """A stand-in for the gradient of a `Described` variable."""
+    if not (rows and of.rows):
+        return tf.placeholder(of.dtype, of.shape, name='gradient')
+    values = tf.placeholder(of.dtype, [None] + list(of.shape[1:]), name='gradient')
+    indices = tf.placeholder(tf.int32, [None], name='rows')
+    return tf.IndexedSlices(values, indices, tf.constant(of.shape, tf.int32))
+
+
+class _Built:
+    """The updates of a copy of an optimizer, in a graph of their own.
+
+    Args:
+        optimizer: the Keras optimizer.
+        described: the variables, as `classify.Described`; several may have one name.
+        rows: whether gradients of rows are `IndexedSlices`, as in plain Keras.
+    """
+
+    def __init__(self, optimizer, described, rows=False):
+        self.graph, self._described = tf.Graph(), described
+        self._session = tf.Session(graph=self.graph)
+        package = keras_api.package_of(optimizer)
+        with self.graph.as_default(), self._session.as_default():
+            loss = tf.placeholder(package.backend.floatx(), [], name='loss')
+            self.variables, self.gradients = [], []
+            for of in described:
+                start = tf.random_uniform(of.shape, dtype=of.dtype)
+                variable = tf.Variable(start, trainable=False, name=of.name)
+                variable._keras_shape = tuple(of.shape)
+                self.variables.append(named(variable, of.name + ':0'))
+                self.gradients.append(_gradient(of, rows))
+            copy = Copies(package).of(optimizer)
+            # Clipping is ours to do, over all shards.
+            given = Given(
+                loss,
+                list(zip(self.variables, self.gradients)),
+                lambda by: list(self.gradients),
+                alone=False,
+            )
+            with given.handed_out():
+                updates = copy.get_updates(loss=loss, params=self.variables)
+                self.operations = graph_queries.as_operations(updates)
+            self.kept = [
+                variable for variable in tf.global_variables() if variable not in self.variables
+            ]
+            if formula_graph.in_branches(self.operations, self.variables + self.kept):
+                raise ValueError('it writes variables in a branch or a loop')
+            self.reads = formula_graph.dependencies(
+                self.operations, self.variables + self.kept, self.gradients
+            )
+
+    def looks_into_slices(self):
+        """Whether parts of `IndexedSlices` go elsewhere than into the gradient as a whole."""
+        slices = [of for of in self.gradients if isinstance(of, tf.IndexedSlices)]
+        return formula_graph.looks_into(slices, self.operations)
+
+    def signature(self):
+        """What the updates consist of, but for making gradients of rows whole."""
+        return formula_graph.signature(self.operations)
+
+    def mixed(self):
+        """A pair of names of variables, the first of which is computed from the second, if any."""
+        everything = self.variables + self.kept
+        for place, variable in enumerate(self.variables):
+            pending, seen = [variable], set()
+            while pending:
+                for read in self.reads.get(pending.pop(), ()):
+                    if read in seen:
+                        continue
+                    seen.add(read)
+                    of = -1 - read if read < 0 else read
+                    if of < len(self.variables) and of != place:
+                        return self._described[place].name, self._described[of].name
+                    if read >= len(self.variables):
+                        pending.append(everything[read])
+        return None
+
+    def starts_oddly(self):
+        """Whether a variable that the optimizer has made starts with different numbers."""
+        for variable in self.kept:
+            start = variable.initial_value
+            if start.op.type in ('Fill', 'ZerosLike', 'Empty'):
+                continue
+            value = np.asarray(self._session.run(start))
+            if value.size and not (value == value.flat[0]).all():
+                return True
+        return False
+
+    def check_piece(self, piece, whole, number):
+        """Checks that a piece of a variable is updated by row, as the whole one is.
+
+        Args:
+            piece: the piece's position.
+            whole: the `_Built` of the variables as they are.
+            number: the position of the variable there.
+
+        Raises:
+            NotByRow: it is not, or not for certain.
+        """
+        same = check_same(
+            (self, self.variables[piece], self.gradients[piece]),
+            (whole, whole.variables[number], whole.gradients[number]),
+        )
+        Rows(self, piece, same).check()

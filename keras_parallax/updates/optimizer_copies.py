@@ -1,0 +1,103 @@
+"""Copies of an optimizer and of all that it holds, for a graph of their own."""
+
+import types
+
+from keras_parallax.compat import graph_queries, keras_api
+from keras_parallax.compat.tensorflow_api import ResourceVariable, tf
+
+#: A variable of more numbers is none of an optimizer's settings.
+_MOST_NUMBERS = 10000
+
+
+def named(variable, name):
+    """Gives a variable another `name` than its storage has, in place, and returns it."""
+    cls = type(variable)
+    variable.__class__ = type(cls.__name__, (cls,), {'name': property(lambda self: name)})
+    return variable
+
+
+class Copies:
+    """Copies things into the default graph: optimizers, and variables and tensors that they hold.
+
+    Args:
+        package: the optimizer's `KerasPackage`.
+    """
+
+    def __init__(self, package):
+        self._package, self._copies = package, {}
+
+    def of(self, thing):
+        """The copy of a thing, or the thing itself where it holds nothing of another graph."""
+        key = self._key(thing)
+        if key not in self._copies:
+            # The original is kept, so that no other thing gets its id.
+            self._copies[key] = (self._copy(thing), thing)
+        return self._copies[key][0]
+
+    def _key(self, thing):
+        # A wrapper shares its attributes with the optimizer that it wraps; the two are one.
+        is_optimizer = isinstance(thing, self._package.module.optimizers.Optimizer)
+        return id(vars(thing)) if is_optimizer else id(thing)
+
+    def _copy(self, thing):
+        if isinstance(thing, (tf.Variable, ResourceVariable)):
+            return self._copy_variable(thing)
+        if isinstance(thing, tf.Tensor):
+            return _copy_tensor(thing)
+        if isinstance(thing, self._package.module.optimizers.Optimizer):
+            return self._copy_optimizer(thing)
+        if isinstance(thing, dict):
+            return type(thing)((self.of(key), self.of(value)) for key, value in thing.items())
+        if type(thing) in (list, tuple, set):
+            return type(thing)(map(self.of, thing))
+        if isinstance(thing, types.MethodType):
+            return types.MethodType(thing.__func__, self.of(thing.__self__))
+        if isinstance(thing, types.FunctionType) and thing.__closure__:
+            return self._copy_function(thing)
+        return thing
+
+    def _copy_variable(self, variable):
+        numbers = variable.shape.num_elements()
+        if numbers is None or numbers > _MOST_NUMBERS:
+            raise ValueError('it holds the variable %s of the model' % variable.name)
+        return self._package.backend.variable(
+            keras_api.number_in(variable), variable.dtype.base_dtype.name, variable.op.name
+        )
+
+    def _copy_optimizer(self, optimizer):
+        own = next(c for c in type(optimizer).__mro__ if not hasattr(c, '_parallax_wrapper'))
+        copy = object.__new__(own)
+        self._copies[self._key(optimizer)] = (copy, optimizer)
+        for name, value in vars(optimizer).items():
+            # What the last step was made of.
+            copy.__dict__[name] = [] if name in ('updates', 'weights') else self.of(value)
+        return copy
+
+    def _copy_function(self, function):
+        """A function whose closure holds copies, such as one that knows its optimizer."""
+        cells = [_cell(self.of(cell.cell_contents)) for cell in function.__closure__]
+        copy = types.FunctionType(
+            function.__code__,
+            function.__globals__,
+            function.__name__,
+            function.__defaults__,
+            tuple(cells),
+        )
+        copy.__kwdefaults__ = function.__kwdefaults__
+        return copy
+
+
+def _cell(content):
+    return (lambda: content).__closure__[0]
+
+
+def _copy_tensor(tensor):
+    definition = tf.GraphDef()
+    definition.versions.CopyFrom(tensor.graph.graph_def_versions)
+    for operation in graph_queries.ancestors([tensor]):
+        node = definition.node.add()
+        node.CopyFrom(operation.node_def)
+        node.device = ''
+        node.attr.pop('_class', None)
+    (copy,) = tf.import_graph_def(definition, return_elements=[tensor.name], name='held')
+    return copy

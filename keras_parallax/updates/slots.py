@@ -1,0 +1,137 @@
+"""The list of an optimizer's weights, in the order and by the names of Keras."""
+
+import numpy as np
+
+from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.tables.rows import Rows, ShardedRows
+from keras_parallax.updates.row_rules import rule_for
+
+
+class UnusedRows(Rows):
+    """A slot of a table that Keras keeps and saves, but that the optimizer's formula does not use.
+
+    It reads as zeros and forgets what it is assigned: SGD without momentum has no use for the last
+    step. So it needs no memory.
+
+    Args:
+        name: its name.
+        shape: the shape that Keras's slot has, a sequence.
+        dtype: its dtype.
+    """
+
+    def __init__(self, name, shape, dtype):
+        super().__init__(name, shape, dtype)
+        self._zeros = tf.zeros(self.shape, dtype)
+
+    def read(self, session, first, last):
+        """Zeros for the rows from `first` to `last`."""
+        return np.zeros([last - first] + self.shape.as_list()[1:], self.dtype.as_numpy_dtype)
+
+    def write(self, session, first, values):
+        """Does nothing."""
+
+    def _as_graph_element(self):
+        # A session that is not ours reads it whole.
+        return self._zeros
+
+    def assign(self, value):
+        """Does nothing with a value."""
+        return tf.group(value)
+
+
+class EqualSlots:
+    """A slot that is not by rows, and that every shard has for itself, as one weight.
+
+    Args:
+        variables: the slots of the shards.
+    """
+
+    def __init__(self, variables):
+        self._variables = variables
+        self.name, self.dtype = variables[0].name, variables[0].dtype
+        self.shape = variables[0].shape
+        self._keras_shape = tuple(self.shape.as_list())
+
+    def _as_graph_element(self):
+        return self._variables[0].value()
+
+    def assign(self, value):
+        """Assigns a value to every shard's."""
+        return tf.group(*[tf.assign(variable, value) for variable in self._variables])
+
+
+def keras_order(optimizer, state, variables):
+    """An optimizer's weights as Keras has them: counters, each variable's first slot, its second.
+
+    Those of a user's optimizer are in the order in which it lists them.
+
+    Args:
+        optimizer: the Keras optimizer.
+        state: its `OptimizerState`.
+        variables: the variables of the model, in order.
+
+    Returns:
+        A list of variables, and of what Keras's backend takes for variables.
+    """
+    with variables[0].graph.as_default():
+        return _ordered(optimizer, state, variables)
+
+
+def _ordered(optimizer, state, variables):
+    if state.order is not None:
+        return [
+            _weight(entry[0], entry[1], state.slots[entry[0]][entry[1]], one_number=False)
+            if isinstance(entry, tuple)
+            else entry
+            for entry in state.order
+        ]
+    rule = rule_for(optimizer)
+    keeps = rule.keeps if rule else max([0] + [len(slots) for slots in state.slots.values()])
+    ordered = list(state.counters)
+    for number in range(keeps):
+        # Keras's Adam without amsgrad keeps one number in place of its third slot.
+        one_number = keeps == 3 and rule is not None and number >= rule.uses(optimizer)
+        for variable in variables:
+            slots = state.slots[variable]
+            if number < len(slots):
+                ordered.append(_weight(variable, number, slots[number], one_number))
+            else:
+                shape = [1] if one_number else variable.shape
+                name = '%s/unused_slot_%d:0' % (variable.name.split(':')[0], number)
+                ordered.append(UnusedRows(name, shape, variable.dtype.base_dtype))
+    return ordered
+
+
+def _weight(variable, number, slot, one_number):
+    if not isinstance(slot, list):
+        return slot
+    shapes = [part.shape.as_list() for part in slot]
+    if not shapes[0] or one_number:
+        return EqualSlots(slot)
+    whole = [sum(shape[0] for shape in shapes)] + shapes[0][1:]
+    if whole != variable.shape.as_list():
+        return EqualSlots(slot)
+    name = '%s/slot_%d:0' % (variable.name.split(':')[0], number)
+    return ShardedRows(name, slot, whole, variable.table)
+
+
+def names_in_keras(optimizer, weights, counters, name_scope):
+    """The names that an optimizer's weights have in plain Keras, as it writes them to a file.
+
+    Args:
+        optimizer: the Keras optimizer.
+        weights: its weights in Keras's order.
+        counters: how many of them, the first ones, are no slots.
+        name_scope: the name scope in which Keras built the training step.
+
+    Returns:
+        A list of strings. An optimizer that is not Keras's own names its slots as it likes; they
+        keep the names that they have here.
+    """
+    names = [weight.name for weight in weights]
+    if rule_for(optimizer) is not None:
+        # Keras's own make slots without a name, one after the other.
+        for place in range(counters, len(weights)):
+            number = place - counters
+            names[place] = '%s/Variable%s:0' % (name_scope, '_%d' % number if number else '')
+    return names

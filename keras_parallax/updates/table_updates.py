@@ -1,0 +1,197 @@
+"""Applies aggregated gradients: dense ones by Keras itself, rows by a rule or by Keras itself."""
+
+from typing import NamedTuple, Optional
+
+from keras_parallax.compat import keras_api
+from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.errors import PlanError
+from keras_parallax.planning.classify import WHOLE_TABLE
+from keras_parallax.planning.plan import Update
+from keras_parallax.tables import loss_analysis
+from keras_parallax.updates import row_rules
+
+EXACT, LAZY = 'exact', 'lazy'
+
+
+class UpdateWay(NamedTuple):
+    """How a table is updated: by a `RowRule` on touched rows, or (`rule=None`) whole by Keras."""
+
+    rule: Optional[row_rules.RowRule]
+    words: str
+
+
+def choose_way(optimizer, sparse_update, penalized, constrained):
+    """Chooses how an optimizer updates a table.
+
+    Args:
+        optimizer: a Keras optimizer.
+        sparse_update: `'exact'` or `'lazy'`.
+        penalized: whether a regularizer gives every row a gradient.
+        constrained: how far a constraint reaches: `None`, `BY_ROW` or `WHOLE_TABLE`.
+
+    Returns:
+        An `UpdateWay`.
+
+    Raises:
+        PlanError: lazy updates with an optimizer whose formula is not known, or with a constraint
+            that does not work row by row.
+    """
+    rule = row_rules.rule_for(optimizer)
+    name = type(optimizer).__name__
+    if sparse_update == LAZY:
+        if rule is None:
+            raise PlanError(
+                "sparse_update='lazy' needs the formula of %s for single rows, which is known for "
+                "Keras's own optimizers only; use sparse_update='exact'." % name
+            )
+        if constrained == WHOLE_TABLE:
+            raise PlanError(
+                "sparse_update='lazy' moves single rows, but a constraint of the table is for the "
+                "whole of it; use sparse_update='exact', or a constraint along axis 1."
+            )
+        return UpdateWay(rule, "touched rows only: 'lazy', not the numbers of Keras's %s" % name)
+    if keras_api.tensorflows(optimizer) is not None:
+        return UpdateWay(
+            None, "TensorFlow's own sparse update (%s)" % keras_api.name_of_optimizer(optimizer)
+        )
+    if rule is not None and not penalized and not constrained and rule.exact_if(optimizer):
+        return UpdateWay(rule, "touched rows only, which is exact for Keras's %s" % name)
+    cause = (
+        'its regularizer moves every row'
+        if penalized
+        else 'its constraint is for every row'
+        if constrained
+        else '%s moves every row' % name
+    )
+    return UpdateWay(
+        None,
+        'the whole table and its slots are rewritten every step, as in Keras, because %s; '
+        "sparse_update='lazy' moves touched rows only" % cause,
+    )
+
+
+def update_of(optimizer, sparse_update, variable, record):
+    """Tells how an optimizer updates a table, for the plan's summary.
+
+    Args:
+        optimizer: a Keras optimizer.
+        sparse_update: `'exact'` or `'lazy'`.
+        variable: the table's variable.
+        record: its `WeightRecord`, or `None`.
+
+    Returns:
+        A `plan.Update`.
+
+    Raises:
+        PlanError: as `choose_way`.
+    """
+    way = choose_way(
+        optimizer,
+        sparse_update,
+        penalized=bool(record and record.penalties),
+        constrained=loss_analysis.reach_of_constraint(
+            getattr(variable, 'constraint', None), len(variable.shape)
+        ),
+    )
+    rule = row_rules.rule_for(optimizer)
+    by_tensorflow = keras_api.tensorflows(optimizer) is not None
+    return Update(
+        way.words,
+        whole=way.rule is None and not by_tensorflow,
+        slots=rule.uses(optimizer) if rule else None,
+    )
+
+
+class PartUpdate(NamedTuple):
+    """The gradient of one `Part` as an update takes it.
+
+    Attributes:
+        part: the `Part`.
+        gradient: `IndexedSlices` with each row once, or a tensor of the part's whole shape.
+    """
+
+    part: object
+    gradient: object
+
+
+def with_penalty(part_gradient, loss, way, by_tensorflow):
+    """Adds the regularizer's gradient to that of a part, and chooses its form.
+
+    Args:
+        part_gradient: a `PartGradient`.
+        loss: the total loss, to find the factor that the penalty has in it.
+        way: the `UpdateWay` of its table.
+        by_tensorflow: whether the optimizer is one of TensorFlow's, which takes rows.
+
+    Returns:
+        A `PartUpdate`.
+    """
+    part, gradients = part_gradient
+    if not part.table.by_row:
+        return PartUpdate(part, gradients)
+    rows, values = gradients
+    variable = part.variable
+    penalty = _penalty_gradient(part, loss)
+    with tf.device(variable.device):
+        if way.rule is not None and penalty is not None:
+            values += tf.gather(penalty, rows)
+        if way.rule is not None or (by_tensorflow and penalty is None):
+            return PartUpdate(part, tf.IndexedSlices(values, rows, tf.shape(variable)))
+        shape = variable.shape.as_list()
+        gradient = tf.unsorted_segment_sum(values, rows, shape[0])
+        gradient.set_shape(shape)
+        if penalty is not None:
+            gradient += penalty
+        if by_tensorflow:
+            # As TensorFlow joins the two: a row that a penalty moves is a touched one.
+            gradient = tf.IndexedSlices(gradient, tf.range(shape[0]), tf.shape(variable))
+        return PartUpdate(part, gradient)
+
+
+def _penalty_gradient(part, loss):
+    """Gradient of the regularizer with respect to a part, of the part's shape, or `None`."""
+    table = part.table
+    terms = table.penalty_terms
+    found = tf.gradients(loss, terms) if terms else []
+    factors = [factor for factor in found if factor is not None]
+    if not factors:
+        return None
+    with tf.device(part.variable.device):
+        rows = part.variable.value()
+        (gradient,) = tf.gradients(table.regularizer(rows), rows)
+        return None if gradient is None else tf.add_n(factors) * gradient
+
+
+def apply_by_row(optimizer, rule, update, slots):
+    """Builds the row-wise update of one part.
+
+    Args:
+        optimizer: a Keras optimizer.
+        rule: its `RowRule`.
+        update: a `PartUpdate` whose gradient is `IndexedSlices`.
+        slots: the variables that hold the slots which the rule uses, of the part's shape.
+
+    Returns:
+        A list of operations.
+    """
+    part, gradient = update
+    # After the gradient, and so after the model's own lookup: an id outside the table must fail
+    # there, where it can be told which layer looked it up.
+    with tf.control_dependencies([gradient.values]):
+        rows = tf.identity(gradient.indices)
+    with tf.device(part.variable.device):
+        old = [tf.gather(slot, rows) for slot in slots]
+        decrease, new = rule.step(optimizer, gradient.values, old)
+        operations = [_write_rows(slot, rows, value) for slot, value in zip(slots, new)]
+        constraint = part.table.constraint
+        if constraint is None:
+            # Locked, so that nothing is lost when workers apply their pushes as they come.
+            operations.append(tf.scatter_sub(part.variable, rows, decrease, use_locking=True))
+        else:
+            moved = constraint(tf.gather(part.variable, rows) - decrease)
+            operations.append(_write_rows(part.variable, rows, moved))
+    return operations
+
+
+def _write_rows(variable, rows, values):
+    return tf.scatter_update(variable, rows, values)

@@ -1,0 +1,125 @@
+"""What follows from what ranks tell each other around an epoch."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from keras_parallax.callbacks import epoch_reports
+from keras_parallax.errors import MetricMismatchError, ReplicaMismatchError, UnequalBatchesError
+
+
+def report(logs, trained=8, validated=4):
+    return {'logs': logs, 'trained': trained, 'validated': validated}
+
+
+@given(st.lists(st.tuples(st.floats(-9, 9), st.integers(1, 99)), min_size=1))
+def test_metrics_are_those_of_all_samples_together(parts):
+    reports = [report({'loss': value, 'val_loss': -value}, n, 100 - n) for value, n in parts]
+    values, counts = np.array(parts).T
+    averaged = epoch_reports.averages(reports)
+    assert averaged['loss'] == pytest.approx((values * counts).sum() / counts.sum())
+    rest = 100 - counts
+    assert averaged['val_loss'] == pytest.approx(-(values * rest).sum() / rest.sum())
+
+
+def test_ranks_count_alike_where_a_number_of_samples_is_not_known():
+    reports = [report({'val_loss': 1.0}, validated=3), report({'val_loss': 2.0}, validated=None)]
+    assert epoch_reports.averages(reports) == {'val_loss': 1.5}
+
+
+def test_a_metric_of_some_ranks_is_the_average_of_those():
+    reports = [report({'a': 1.0, 'b': 1.0}), report({'a': 3.0}), report({'a': 5.0, 'b': 2.0})]
+    assert epoch_reports.averages(reports) == {'a': 3.0, 'b': 1.5}
+
+
+@given(st.floats(allow_nan=False), st.integers(1, 9))
+def test_the_mean_of_equal_numbers_is_that_number(value, count):
+    assert epoch_reports.mean([value] * count, [7] * count) == value
+
+
+def test_a_loss_that_is_no_number_makes_the_average_none():
+    averaged = epoch_reports.averages([report({'loss': 1.0}), report({'loss': float('nan')})])
+    assert np.isnan(averaged['loss'])
+
+
+def test_numbers_of_logs_leave_out_what_cannot_be_averaged():
+    logs = {
+        'a': np.float32(1),
+        'b': 2,
+        'c': np.zeros(3),
+        'd': 'text',
+        'e': None,
+        'f': np.array(3.0),
+    }
+    assert epoch_reports.numbers(logs) == {'a': 1.0, 'b': 2.0, 'f': 3.0}
+    assert epoch_reports.numbers(None) == {}
+
+
+def test_each_rank_that_lacks_metrics_is_named_with_them():
+    names = [['loss', 'val_loss'], ['loss'], ['val_loss']]
+    assert epoch_reports.metrics_missing(names) == (
+        'The ranks have different metrics: rank 1 lacks val_loss, rank 2 lacks loss'
+    )
+    assert epoch_reports.metrics_missing([['loss'], ['loss']]) is None
+
+
+def test_shares_of_different_sizes_are_told_by_rank():
+    assert epoch_reports.shares_differ([24, 24, 24]) is None
+    sentence = epoch_reports.shares_differ([24, 22])
+    assert sentence.startswith('The ranks trained on different numbers of samples in an epoch')
+    assert 'rank 0 on 24, rank 1 on 22' in sentence
+
+
+def test_epochs_are_equal_if_as_many_remain():
+    epoch_reports.check_equal_epochs([(0, 5), (0, 5)])
+    epoch_reports.check_equal_epochs([(2, 5), (0, 3)])
+    with pytest.raises(UnequalBatchesError, match='rank 1 from initial_epoch=3 to epochs=5'):
+        epoch_reports.check_equal_epochs([(0, 5), (3, 5)])
+
+
+def test_callbacks_for_all_ranks_are_on_all_in_one_order():
+    epoch_reports.check_equal_calls([['a', 'b'], ['a', 'b']])
+    with pytest.raises(MetricMismatchError, match='rank 0 lacks b'):
+        epoch_reports.check_equal_calls([['a'], ['a', 'b']])
+    with pytest.raises(MetricMismatchError, match='on rank 0 it is a, b, on rank 1 b, a'):
+        epoch_reports.check_equal_calls([['a', 'b'], ['b', 'a']])
+    with pytest.raises(MetricMismatchError, match='on rank 0 it is a, a, on rank 1 a'):
+        epoch_reports.check_equal_calls([['a', 'a'], ['a']])
+
+
+def test_a_rate_of_one_rank_is_told_with_the_callbacks_that_change_it():
+    users = [{'lr': ['LearningRateScheduler']}, {'lr': ['LearningRateScheduler', 'Mine']}]
+    epoch_reports.check_rates([{'lr': 0.1}, {'lr': 0.1}], 'now', users)
+    with pytest.raises(ReplicaMismatchError) as caught:
+        epoch_reports.check_rates(
+            [{'lr': 0.1, 'decay': 0.0}, {'lr': 0.2, 'decay': 0.0}], 'now', users
+        )
+    assert 'lr now: rank 0 has 0.1, rank 1 has 0.2' in str(caught.value)
+    assert 'changed by LearningRateScheduler or Mine' in str(caught.value)
+    with pytest.raises(ReplicaMismatchError, match='None of the callbacks mentions it'):
+        epoch_reports.check_rates([{'lr': 0.1}, {'lr': 0.2}], 'now', [{}, {}])
+
+
+def check(values):
+    sketches = [[epoch_reports.sketch(value)] for value in values]
+    epoch_reports.check_sketches(sketches, ['kernel'], 'now')
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from([(1,), (3, 4), (300, 500)]))
+def test_replicas_may_differ_by_rounding_and_by_no_more(seed, shape):
+    random = np.random.RandomState(seed)
+    value = random.normal(size=shape).astype(np.float32)
+    check([value, value * (1 + 1e-7 * random.normal(size=shape).astype(np.float32))])
+    with pytest.raises(ReplicaMismatchError, match='kernel now: ranks 0 and 1 differ'):
+        check([value, value * np.float32(1.01)] if value.size == 1 else [value, value + 0.1])
+
+
+def test_two_entries_that_changed_places_are_a_difference():
+    value = np.random.RandomState(3).normal(size=(50, 40))
+    with pytest.raises(ReplicaMismatchError, match='ranks 0 and 2'):
+        check([value, value, value[::-1]])
+
+
+def test_replicas_that_are_no_numbers_are_left_to_others_to_complain_of():
+    check([np.full(3, np.nan), np.full(3, np.nan)])

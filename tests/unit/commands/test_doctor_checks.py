@@ -1,0 +1,253 @@
+"""What the doctor makes of facts."""
+
+import copy
+
+import pytest
+
+from keras_parallax.commands import doctor_checks
+from keras_parallax.commands.doctor_checks import FAILURE, OK, WARNING
+
+GOOD = {
+    'began': 1000.0,
+    'ended': 1003.0,
+    'host': 'h',
+    'python': '3.6.15',
+    'executable': '/venv/bin/python',
+    'folder': '/job',
+    'files': {'train.py': 'aa'},
+    'disk': {'folder': '/job', 'free': 1 << 40, 'writable': True},
+    'ports': ['32768', '60999'],
+    'filtered': None,
+    'cards': 0,
+    'code': 'cc',
+    'problems': {},
+    'interfaces': {'lo': ['127.0.0.1', '::1'], 'eth0': ['10.0.0.1', 'fe80::1']},
+    'distributions': {'keras': '2.2.4', 'click': '8.0.4'},
+    'tensorflow': '1.11.0',
+    'keras': '2.2.4',
+    'horovod': '0.19.5',
+    'h5py': '2.10.0',
+    'numpy': '1.16.6',
+    'cuda': {'built': False, 'missing': []},
+    'horovod_built': {'gloo': True, 'mpi': False, 'nccl': False},
+}
+FULL_CUDA = {'built': True, 'missing': []}
+
+
+def facts(**changes):
+    """Facts of a host where all is well, but for the changes."""
+    found = copy.deepcopy(GOOD)
+    for name, value in changes.items():
+        assert name in found
+        found[name] = value
+    return found
+
+
+def verdicts(findings):
+    return [finding.verdict for finding in findings]
+
+
+def test_a_good_host_is_ok_in_every_line():
+    findings = doctor_checks.check_host('h', facts(), 2)
+    assert set(verdicts(findings)) == {OK}
+    assert [finding.check for finding in findings] == [
+        'versions', 'controllers', 'GPU', 'servers', 'disk',
+    ]  # fmt: skip
+    assert doctor_checks.exit_code(findings) == 0
+
+
+@pytest.mark.parametrize(
+    'changes, verdict, words',
+    [
+        ({'python': '3.7.1'}, FAILURE, 'Python 3.7.1'),
+        ({'tensorflow': '1.15.0'}, FAILURE, 'TensorFlow 1.15.0'),
+        ({'tensorflow': None, 'problems': {'tensorflow': 'No AVX'}}, FAILURE, 'No AVX'),
+        ({'horovod': '0.28.1'}, FAILURE, 'Horovod 0.28.1'),
+        ({'keras': '2.3.0'}, FAILURE, 'Keras 2.3.0'),
+        ({'keras': None, 'problems': {'keras': 'gone'}}, WARNING, 'gone'),
+        ({'h5py': '3.1.0'}, WARNING, 'h5py 3.1.0'),
+        ({'h5py': None}, WARNING, 'h5py is missing'),
+    ],
+)
+def test_a_version_that_does_not_fit_is_named_with_a_remedy(changes, verdict, words):
+    (finding,) = doctor_checks.check_versions('h', facts(**changes))
+    assert finding.verdict == verdict
+    assert words in finding.message and finding.remedy
+
+
+def test_every_version_that_does_not_fit_has_a_line():
+    findings = doctor_checks.check_versions('h', facts(python='3.9.2', tensorflow='2.4.0'))
+    assert verdicts(findings) == [FAILURE, FAILURE]
+
+
+@pytest.mark.parametrize(
+    'built, verdict',
+    [
+        ({'gloo': True, 'mpi': True, 'nccl': False}, OK),
+        ({'gloo': False, 'mpi': True, 'nccl': False}, WARNING),
+        ({'gloo': False, 'mpi': False, 'nccl': False}, FAILURE),
+    ],
+)
+def test_a_job_needs_a_controller(built, verdict):
+    assert verdicts(doctor_checks.check_controllers('h', facts(horovod_built=built))) == [verdict]
+
+
+def test_a_horovod_that_does_not_load_is_a_failure_with_its_reason():
+    found = facts(horovod_built=None, problems={'horovod_built': 'undefined symbol'})
+    (finding,) = doctor_checks.check_controllers('h', found)
+    assert finding.verdict == FAILURE and 'undefined symbol' in finding.message
+
+
+@pytest.mark.parametrize(
+    'changes, verdict, words',
+    [
+        ({'cards': 2}, WARNING, '2 graphics cards, but a TensorFlow for CPUs'),
+        ({'cuda': {'built': True, 'missing': ['libcudnn.so.7']}}, FAILURE, 'libcudnn.so.7'),
+        ({'cuda': FULL_CUDA}, WARNING, 'no card'),
+        ({'cuda': FULL_CUDA, 'cards': 1}, WARNING, 'NCCL'),
+        (
+            {
+                'cuda': FULL_CUDA,
+                'cards': 1,
+                'horovod_built': {'gloo': True, 'mpi': False, 'nccl': True},
+            },
+            OK,
+            'NCCL',
+        ),
+    ],
+)
+def test_cards_libraries_and_packages_have_to_go_together(changes, verdict, words):
+    (finding,) = doctor_checks.check_gpu('h', facts(**changes))
+    assert finding.verdict == verdict and words in finding.message
+
+
+@pytest.mark.parametrize(
+    'slots, filtered, address, verdict',
+    [
+        (1, None, '8.8.8.8', OK),
+        (2, None, '8.8.8.8', WARNING),
+        (2, None, '2001:4860:4860::8888', WARNING),
+        (2, True, '8.8.8.8', OK),
+        (2, False, '8.8.8.8', WARNING),
+        (2, None, '192.168.1.1', OK),
+        (2, None, '100.64.0.1', OK),
+    ],
+)
+def test_a_public_address_is_warned_of_unless_it_is_filtered_or_not_used(
+    slots, filtered, address, verdict
+):
+    found = facts(filtered=filtered, interfaces={'eth0': ['10.0.0.1'], 'eth1': [address]})
+    (finding,) = doctor_checks.check_servers('h', found, slots)
+    assert finding.verdict == verdict
+    assert (address in finding.message) == (verdict == WARNING)
+
+
+@pytest.mark.parametrize(
+    'disk, verdict',
+    [
+        ({'free': 1 << 30, 'writable': True}, OK),
+        ({'free': (1 << 30) - 1, 'writable': True}, WARNING),
+        ({'free': 0, 'writable': True}, FAILURE),
+        ({'free': 1 << 40, 'writable': False}, FAILURE),
+    ],
+)
+def test_checkpoints_need_room_that_can_be_written_to(disk, verdict):
+    found = facts(disk=dict(disk, folder='/data'))
+    (finding,) = doctor_checks.check_disk('h', found)
+    assert finding.verdict == verdict and '/data' in finding.message
+
+
+@pytest.mark.parametrize(
+    'changes, verdict, words',
+    [
+        ({'python': '3.6.8'}, FAILURE, 'python 3.6.8 instead of 3.6.15'),
+        ({'numpy': '1.19.5'}, FAILURE, 'numpy 1.19.5 instead of 1.16.6'),
+        ({'keras': None}, FAILURE, 'keras missing instead of 2.2.4'),
+        ({'distributions': {'keras': '2.2.4'}}, WARNING, 'click missing instead of 8.0.4'),
+        ({'distributions': dict(GOOD['distributions'], x='1')}, WARNING, 'x 1 instead of none'),
+        ({'distributions': dict(GOOD['distributions'], protobuf='3')}, FAILURE, 'protobuf 3'),
+        ({'code': 'dd'}, FAILURE, 'keras_parallax is not the same code'),
+        ({'folder': '/root'}, WARNING, 'no folder /job'),
+        ({'files': {'train.py': None}}, FAILURE, 'train.py is missing'),
+        ({'files': {'train.py': 'bb'}}, FAILURE, 'train.py is not the same'),
+    ],
+)
+def test_a_host_that_would_run_something_else_is_named(changes, verdict, words):
+    found = {'first': facts(), 'second': facts(), 'third': facts(**changes)}
+    (finding,) = doctor_checks.check_same_code(found)
+    assert (finding.verdict, finding.host) == (verdict, 'third')
+    assert words in finding.message and finding.remedy
+
+
+def test_hosts_that_run_the_same_have_one_line():
+    assert verdicts(doctor_checks.check_same_code({'first': facts(), 'second': facts()})) == [OK]
+
+
+@pytest.mark.parametrize(
+    'offset, verdict, words',
+    [
+        (0, OK, ''),
+        # The answer took 0.5 s more than the host says it took, all of which may be its clock's.
+        (1.2, OK, ''),
+        (-0.9, OK, ''),
+        (1.6, WARNING, '1.1 s ahead'),
+        (-1.3, WARNING, '1.1 s behind'),
+        (-3600, WARNING, '3599.8 s behind'),
+    ],
+)
+def test_a_clock_is_warned_of_only_when_the_way_to_it_cannot_explain_it(offset, verdict, words):
+    found = facts(began=1000.2 + offset, ended=1003.2 + offset)
+    (finding,) = doctor_checks.check_clock('h', found, asked=1000.0, answered=1003.7)
+    assert finding.verdict == verdict and words in finding.message
+
+
+@pytest.mark.parametrize(
+    'second, chosen, verdict, words',
+    [
+        ({'eth0': ['10.0.0.2']}, None, OK, 'eth0'),
+        ({'eth0': ['10.0.0.2'], 'ib0': ['10.1.0.2']}, None, OK, 'eth0'),
+        ({'eth0': ['10.0.0.2'], 'docker0': ['172.17.0.1']}, None, WARNING, 'docker0, eth0'),
+        ({'eth0': ['10.0.0.2'], 'docker0': ['172.17.0.1']}, 'eth0', OK, 'eth0'),
+        ({'eth0': ['10.0.0.2']}, 'ib0', FAILURE, 'ib0 has no IPv4 address'),
+        ({'ens3': ['10.0.0.2']}, None, FAILURE, 'second has ens3'),
+        ({'eth0': ['fe80::2']}, None, FAILURE, 'No interface'),
+        ({'lo': ['127.0.0.1']}, None, FAILURE, 'No interface'),
+    ],
+)
+def test_workers_need_an_interface_of_one_name(second, chosen, verdict, words):
+    first = {'lo': ['127.0.0.1'], 'eth0': ['10.0.0.1'], 'docker0': ['172.17.0.1']}
+    found = {'first': facts(interfaces=first), 'second': facts(interfaces=second)}
+    (finding,) = doctor_checks.check_interface(found, chosen)
+    assert finding.verdict == verdict and words in finding.message
+
+
+def test_hosts_that_do_not_reach_each_other_are_named_both():
+    places = {'first': '10.0.0.1:4', 'second': '10.0.0.2:5'}
+    fine = {'first': {'10.0.0.2:5': None}, 'second': {'10.0.0.1:4': None}}
+    assert verdicts(doctor_checks.check_reach(places, fine)) == [OK]
+    (finding,) = doctor_checks.check_reach(places, dict(fine, first={'10.0.0.2:5': 'timed out'}))
+    assert (finding.verdict, finding.host) == (FAILURE, 'first')
+    assert 'second' in finding.message and 'timed out' in finding.message
+
+
+@pytest.mark.parametrize('verdict, code', [(OK, 0), (WARNING, 0), (FAILURE, 1)])
+def test_only_a_failure_fails(verdict, code):
+    good = doctor_checks.Finding(OK, 'x', None, 'Fine.')
+    assert doctor_checks.exit_code([good, good._replace(verdict=verdict), good]) == code
+
+
+@pytest.mark.parametrize(
+    'interval, count, verdict, words',
+    [
+        (5, 3, OK, 'after 15 s'),
+        (10, 3, OK, 'after 30 s'),
+        (0, 3, WARNING, 'for ever'),
+        (60, 3, WARNING, 'for 180 s'),
+    ],
+)
+def test_an_ssh_that_waits_long_for_a_host_is_warned_of(interval, count, verdict, words):
+    options = 'port 22\nserveraliveinterval %d\nserveralivecountmax %d\n' % (interval, count)
+    (finding,) = doctor_checks.check_cut_off('h', options)
+    assert (finding.verdict, finding.host) == (verdict, 'h')
+    assert words in finding.message
+    assert ('ServerAliveInterval' in finding.remedy) == (verdict == WARNING)

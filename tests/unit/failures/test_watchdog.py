@@ -1,0 +1,142 @@
+"""The process beside a rank, with small real processes in the place of ranks."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from keras_parallax.failures.watchdog import __file__ as GUARD
+from keras_parallax.failures.watchdog import sentence
+
+#: A process with a guard; it does what the test says. Keeps the standard library's modules only.
+RANK = """
+import os, signal, sys, time
+sys.path.append(os.path.dirname(sys.argv[1]))
+from watchdog import Guard
+guard = Guard(3, 'gpu-7', float(sys.argv[2]), float(sys.argv[3]))
+"""
+
+
+def rank(script, silence=0, stopped=0):
+    """Exit code and error output of a guarded process; both processes have ended by then."""
+    process = subprocess.Popen(
+        [sys.executable, '-c', RANK + script, GUARD, str(silence), str(stopped)],
+        stderr=subprocess.PIPE,
+        universal_newlines=True,
+    )
+    # Ends when the guard has ended too, for it has the same pipe.
+    _, errors = process.communicate(timeout=60)
+    return process.returncode, errors
+
+
+def test_a_guard_speaks_for_a_process_that_is_killed():
+    code, errors = rank('os.kill(os.getpid(), signal.SIGKILL)')
+    assert code == -signal.SIGKILL
+    assert errors.count('\n') == 1
+    assert errors.startswith('Rank 3 on host gpu-7 was killed from outside or crashed')
+
+
+def test_a_guard_speaks_for_a_process_that_ends_without_a_word():
+    code, errors = rank('os._exit(0)')
+    assert code == 0 and errors.startswith('Rank 3 on host gpu-7')
+
+
+def test_a_guard_that_is_dismissed_says_nothing():
+    assert rank('guard.dismiss(); os._exit(5)') == (5, '')
+
+
+#: Kills the process when its guard waits, and leaves a fork of it that holds its pipe for a while
+#: and speaks then.
+KILLED_BESIDE_A_FORK = """
+time.sleep(1)
+if os.fork():
+    os.kill(os.getpid(), signal.SIGKILL)
+time.sleep(3)
+print('The fork ends.', file=sys.stderr)
+"""
+
+
+def test_a_guard_speaks_although_a_fork_of_the_process_lives_on():
+    first, second = rank(KILLED_BESIDE_A_FORK)[1].splitlines()
+    assert first.startswith('Rank 3 on host gpu-7') and second == 'The fork ends.'
+
+
+def test_a_guard_speaks_also_if_the_thread_that_made_it_had_ended():
+    script = """
+import threading
+guard.dismiss()
+thread = threading.Thread(target=Guard, args=(4, 'gpu-8', 0, 0))
+thread.start()
+thread.join()
+"""
+    first, second = rank(script + KILLED_BESIDE_A_FORK)[1].splitlines()
+    assert first.startswith('Rank 4 on host gpu-8') and second == 'The fork ends.'
+
+
+def test_a_process_that_is_stopped_for_too_long_is_killed():
+    code, errors = rank('os.kill(os.getpid(), signal.SIGSTOP)', stopped=1)
+    assert code == -signal.SIGKILL
+    assert 'Rank 3 on host gpu-7 has been stopped for 1 s' in errors
+
+
+def test_a_process_that_does_not_beat_is_killed():
+    code, errors = rank('time.sleep(300)', silence=1)
+    assert code == -signal.SIGKILL
+    assert errors == 'Rank 3 on host gpu-7 has hung for 1 s and is killed.\n'
+
+
+def test_a_process_that_beats_is_left_alone():
+    script = (
+        'for _ in range(30):\n    guard.beat()\n    time.sleep(0.1)\nguard.dismiss()\nos._exit(0)'
+    )
+    assert rank(script, silence=1.5) == (0, '')
+
+
+def test_without_limits_a_process_may_be_silent():
+    assert rank('time.sleep(2)\nguard.dismiss()\nos._exit(0)') == (0, '')
+
+
+def test_a_process_survives_its_guard():
+    script = (
+        'guard._process.kill(); guard._process.wait()\n'
+        'guard.beat(); guard.dismiss(); print("lives", file=sys.stderr)'
+    )
+    assert rank(script) == (0, 'lives\n')
+
+
+def test_a_guard_that_is_told_to_end_says_so():
+    script = (
+        'time.sleep(1); os.kill(guard._process.pid, signal.SIGTERM); guard._process.wait()\n'
+        'guard.dismiss()'
+    )
+    said = 'Rank 3 on host gpu-7 is told to end by SIGTERM, as by horovodrun after Ctrl-C.\n'
+    assert rank(script) == (0, said)
+
+
+def test_a_rank_that_has_told_why_it_ends_is_not_spoken_for():
+    # Python 3.6 keeps what is printed to a pipe, which SIGKILL would lose.
+    script = 'print(guard.is_told(), file=sys.stderr, flush=True); os.kill(os.getpid(), 9)'
+    assert rank(script) == (-signal.SIGKILL, 'False\n')
+
+
+@pytest.mark.parametrize('alone', [True, False])
+def test_a_rank_whose_guard_is_gone_is_to_tell_the_user_itself_if_it_would_alone(alone):
+    script = 'guard._process.kill(); guard._process.wait()\n'
+    script += 'print(guard.is_told("", %s), file=sys.stderr)' % alone
+    assert rank(script) == (0, '%s\n' % (not alone))
+
+
+def test_memory_is_named_when_the_kernel_has_killed_for_it():
+    assert 'ran out of memory' in sentence(1, 'h', 'ended', out_of_memory=True)
+    assert '137 is SIGKILL' in sentence(1, 'h', 'ended')
+
+
+@pytest.mark.skipif(not os.path.exists('/proc/vmstat'), reason='needs Linux')
+def test_the_kernel_counts_what_it_has_killed():
+    from keras_parallax.failures.watchdog import _out_of_memory_kills
+
+    assert _out_of_memory_kills() >= 0
+    with open('/proc/vmstat') as file:
+        assert 'oom_kill ' in file.read()

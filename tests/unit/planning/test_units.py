@@ -1,0 +1,55 @@
+"""Quantities as people write them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from keras_parallax.errors import PlanError
+from keras_parallax.planning.units import (
+    bandwidth_in_words,
+    parse_bandwidth,
+    seconds_in_words,
+    size_in_words,
+)
+
+
+@pytest.mark.parametrize(
+    'text, rate',
+    [
+        ('100Gbit', 12.5e9),
+        ('10 Gbit/s', 1.25e9),
+        ('200mbit', 25e6),
+        ('200 Mbps', 25e6),
+        ('1.25GB/s', 1.25e9),
+        ('8bit', 1),
+        ('3 bytes', 3),
+    ],
+)
+def test_a_bandwidth_is_bits_or_bytes_per_second(text, rate):
+    assert parse_bandwidth(text) == rate
+
+
+@pytest.mark.parametrize('text', ['', '10', '10G', '10Gb', 'fast', '0Gbit', '-1Gbit', 10, None])
+def test_what_is_no_bandwidth_is_refused_with_an_example(text):
+    with pytest.raises(PlanError, match="such as '10Gbit' or '1.25GB', but ") as caught:
+        parse_bandwidth(text)
+    assert repr(text) in str(caught.value)
+
+
+@given(st.integers(1, 999), st.sampled_from(['bit', 'kbit', 'Mbit', 'Gbit', 'Tbit']))
+def test_a_bandwidth_in_words_reads_back(number, unit):
+    text = '%d %s/s' % (number, unit)
+    assert bandwidth_in_words(parse_bandwidth(text)) == text
+
+
+@pytest.mark.parametrize(
+    'seconds, words', [(0, '0 us'), (2e-6, '2 us'), (0.0015, '1.5 ms'), (2.5, '2.5 s')]
+)
+def test_times_in_words(seconds, words):
+    assert seconds_in_words(seconds) == words
+
+
+@given(st.floats(0, 1e18))
+def test_a_size_in_words_is_below_the_next_unit(count):
+    number, unit = size_in_words(count).split()
+    assert float(number) < 1024 or unit == 'PiB'

@@ -1,0 +1,130 @@
+"""Recipes: other graphs make the values that an initializer makes, as a whole and in blocks."""
+
+import cases
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_parallax.tables import initial_values, initializer_graphs
+
+ROWS, WIDTH = 300, 8
+BY_ELEMENT = [
+    'zeros',
+    'ones',
+    'uniform',
+    'normal',
+    'truncated_normal',
+    'glorot_uniform',
+    'lecun_normal',
+    'he_normal',
+]
+#: One of each kind that has to be made as a whole. What an identity is made of is an array.
+AS_A_WHOLE = ['orthogonal']
+
+with_each_keras = pytest.mark.parametrize('package', ['keras', 'tf.keras'])
+
+
+def variable_of(package, initializer):
+    """The weights of an `Embedding` in a new graph, which is left the default one."""
+    keras = cases.keras_module(package)
+    keras.backend.clear_session()
+    np.random.seed(1)
+    tf.set_random_seed(1)
+    layer = keras.layers.Embedding(ROWS, WIDTH, embeddings_initializer=initializer)
+    layer(keras.layers.Input((2,)))
+    (variable,) = layer.weights
+    return variable
+
+
+def values_of(variable):
+    with tf.Session(graph=variable.graph) as session:
+        session.run(variable.initializer)
+        return session.run(variable)
+
+
+def made(recipe, rows, blocks=1):
+    """What a recipe makes in a graph of its own, in a new session: a list of blocks."""
+    with tf.Graph().as_default(), tf.Session() as session:
+        values = initializer_graphs.make(recipe, tf.constant([rows, WIDTH]))
+        return [session.run(values) for _ in range(blocks)]
+
+
+@pytest.mark.parametrize('initializer', BY_ELEMENT + AS_A_WHOLE)
+@with_each_keras
+def test_a_recipe_makes_the_values_that_keras_makes(package, initializer):
+    variable = variable_of(package, initializer)
+    recipe = initializer_graphs.recipe_of(variable)
+    assert np.array_equal(made(recipe, ROWS)[0], values_of(variable))
+
+
+@pytest.mark.parametrize('initializer', BY_ELEMENT)
+@with_each_keras
+def test_blocks_of_a_recipe_follow_the_initializers_distribution_and_repeat_by_its_seed(
+    package, initializer
+):
+    variable = variable_of(package, initializer)
+    recipe = initializer_graphs.recipe_of(variable, block_bytes=1)
+    blocks = made(recipe, 100, 3)
+    assert np.array_equal(blocks, made(recipe, 100, 3))
+    whole = values_of(variable)
+    # The scale of one made for the shape of a block would be off by more than half.
+    assert np.std(blocks) == pytest.approx(np.std(whole), rel=0.1)
+    assert np.mean(blocks) == pytest.approx(np.mean(whole), abs=0.1 * np.std(whole))
+    if np.std(whole):
+        assert not np.array_equal(blocks[0], blocks[1])
+
+
+def test_what_cannot_be_made_in_blocks_has_a_recipe_only_while_it_is_small():
+    variable = variable_of('tf.keras', 'orthogonal')
+    assert not initializer_graphs.recipe_of(variable).in_blocks
+    assert initializer_graphs.recipe_of(variable, block_bytes=ROWS * WIDTH * 4 - 1) is None
+
+
+def test_values_that_depend_on_another_variable_have_no_recipe():
+    with tf.Graph().as_default():
+        other = tf.Variable(tf.zeros([3]))
+        assert initializer_graphs.recipe_of(tf.Variable(other.initialized_value() + 1)) is None
+
+
+def test_a_shape_that_is_computed_has_a_recipe_in_blocks():
+    with tf.Graph().as_default():
+        rows = tf.constant(ROWS - 1) + 1
+        variable = tf.Variable(tf.random_normal(tf.stack([rows, WIDTH]), seed=1))
+    recipe = initializer_graphs.recipe_of(variable, block_bytes=1)
+    assert recipe.in_blocks
+    assert np.array_equal(made(recipe, ROWS)[0], values_of(variable))
+
+
+def test_a_large_array_has_no_recipe():
+    with tf.Graph().as_default():
+        assert initializer_graphs.recipe_of(tf.Variable(np.random.normal(size=[1000, 200]))) is None
+        assert initializer_graphs.recipe_of(tf.Variable(np.random.normal(size=[10, 2]))) is not None
+
+
+def test_an_initializer_without_a_seed_draws_one_for_all_who_make_it():
+    with tf.Graph().as_default():
+        variable = tf.Variable(tf.random_normal([ROWS, WIDTH]))
+    first, second = initializer_graphs.recipe_of(variable), initializer_graphs.recipe_of(variable)
+    assert np.array_equal(made(first, ROWS), made(first, ROWS))
+    assert not np.array_equal(made(first, ROWS), made(second, ROWS))
+
+
+@pytest.mark.parametrize(
+    'sizes, limit, expected',
+    [
+        ([], 10, []),
+        ([(1, 4), (1, 4), (1, 4)], 8, [['0.0', '1.0'], ['2.0']]),
+        ([(3, 4)], 100, [['0.0'], ['0.1'], ['0.2']]),
+        ([(2, 50), (1, 4)], 8, [['0.0'], ['0.1'], ['1.0']]),
+        ([(0, 4), (1, 4)], 8, [['1.0']]),
+    ],
+)
+def test_small_blocks_share_a_run_and_those_of_a_table_follow_each_other(sizes, limit, expected):
+    fills = [
+        initial_values.Fill(
+            None, None, ['%d.%d' % (table, block) for block in range(count)], size, None
+        )
+        for table, (count, size) in enumerate(sizes)
+    ]
+    runs = initial_values.rounds(fills, limit)
+    assert [[first for _, first in run] for run in runs] == expected

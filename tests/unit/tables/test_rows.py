@@ -1,0 +1,82 @@
+"""Rows that move between shards and arrays or files, block by block."""
+
+import h5py
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
+
+from keras_parallax.tables import rows as rows_module
+
+sizes = st.integers(0, 200)
+counts = st.integers(1, 9)
+
+
+@given(sizes, st.integers(1, 1000), st.integers(1, 10000))
+def test_blocks_cover_every_row_once_and_none_is_too_large(rows, row_bytes, block_bytes):
+    found = rows_module.row_blocks(rows, row_bytes, block_bytes)
+    covered = [row for first, last in found for row in range(first, last)]
+    assert covered == list(range(rows))
+    for first, last in found:
+        assert last - first == 1 or (last - first) * row_bytes * 8 <= block_bytes
+
+
+@given(sizes, sizes, counts)
+def test_local_ranges_name_the_rows_of_each_shard(first, length, shards):
+    for shard in range(shards):
+        mine = [row // shards for row in range(first, first + length) if row % shards == shard]
+        begin, end = rows_module.local_range(first, first + length, shards, shard)
+        assert list(range(begin, end)) == mine
+
+
+def make_rows(count, values):
+    """`ShardedRows` of some variables, and a session that has initialized them."""
+    shards = [tf.Variable(np.zeros_like(values[number::count])) for number in range(count)]
+    session = tf.Session()
+    session.run(tf.global_variables_initializer())
+    return rows_module.ShardedRows('table:0', shards, values.shape), session
+
+
+@pytest.mark.parametrize('count', [1, 2, 3, 11])
+def test_rows_come_back_as_they_were_written_whatever_the_blocks(count, tmpdir):
+    values = np.random.RandomState(0).uniform(size=(23, 2, 3)).astype(np.float32)
+    with tf.Graph().as_default():
+        rows, session = make_rows(count, values)
+        assert (rows.bytes, rows.row_bytes) == (values.nbytes, 24)
+        for block_bytes in (1, 500, 10**6):
+            rows.fill(np.zeros_like(values), session)
+            moved = []
+            rows.fill(values, session, block_bytes, moved.append)
+            assert sum(moved) == values.nbytes
+            np.testing.assert_array_equal(rows.read_all(session, block_bytes), values)
+        shards = session.run(rows.shards)
+        for number, shard in enumerate(shards):
+            np.testing.assert_array_equal(shard, values[number::count])
+        with h5py.File(str(tmpdir.join('rows.h5')), 'w') as file:
+            dataset = file.create_dataset('rows', values.shape, values.dtype)
+            rows.copy_to(dataset, session, 200)
+            np.testing.assert_array_equal(dataset[:], values)
+            dataset[5] = 7
+            rows.fill(dataset, session, 200)
+        values[5] = 7
+        np.testing.assert_array_equal(rows.read(session, 4, 9), values[4:9])
+
+
+def test_processes_that_share_the_work_write_every_row_together():
+    values = np.random.RandomState(0).uniform(size=(23, 2)).astype(np.float32)
+    with tf.Graph().as_default():
+        rows, session = make_rows(3, values)
+        rows.fill(values, session, 100, share=(0, 2))
+        assert not np.array_equal(rows.read_all(session), values)
+        rows.fill(values, session, 100, share=(1, 2))
+        np.testing.assert_array_equal(rows.read_all(session), values)
+
+
+def test_a_value_of_another_shape_is_refused_and_nothing_is_written():
+    values = np.ones((6, 2), np.float32)
+    with tf.Graph().as_default():
+        rows, session = make_rows(2, values)
+        with pytest.raises(ValueError, match=r'table:0 has shape \(6, 2\), .* \(7, 2\)'):
+            rows.fill(np.ones((7, 2)), session)
+        assert not rows.read_all(session).any()

@@ -1,0 +1,79 @@
+"""Optimizers of users that ask for gradients in their own ways, against plain Keras."""
+
+import cases
+import numpy as np
+import own_optimizers
+import pytest
+import reference
+
+import keras_parallax as kp
+from keras_parallax.compat.tensorflow_api import tf
+
+PACKAGES = pytest.mark.parametrize('package', ['keras', 'tf.keras'])
+OWN = dict(own_optimizers.OWN_GRADIENTS, **own_optimizers.OWN_FORMULAS)
+
+
+@pytest.fixture(autouse=True)
+def fresh_graphs():
+    yield
+    for package in ('keras', 'tf.keras'):
+        cases.keras_module(package).backend.clear_session()
+
+
+def compiled(optimizer, keras, package):
+    keras.backend.clear_session()
+    with kp.ParallaxStrategy():
+        model = cases.embed_and_sum()(keras)
+        model.compile(kp.ParallaxOptimizer(optimizer(keras), keras=package), 'mse')
+    model.set_weights(cases.start_weights(model))
+    return model
+
+
+@PACKAGES
+@pytest.mark.parametrize('name', sorted(OWN))
+def test_an_own_optimizer_gives_the_numbers_of_plain_keras(package, name):
+    keras, steps = cases.keras_module(package), 6
+    case = cases.Case(cases.embed_and_sum(), OWN[name], cases.ids_and_targets)
+    start, losses, expected = reference.run(case, keras, 1, steps)
+    model = compiled(OWN[name], keras, package)
+    found = [
+        np.ravel(model.train_on_batch(*batch))[0] for batch in cases.joined_batches(case, 1, steps)
+    ]
+    np.testing.assert_allclose(found, losses, rtol=1e-5)
+    for weight, plain in zip(model.get_weights(), expected):
+        np.testing.assert_allclose(weight, plain, rtol=0, atol=1e-5 * np.abs(plain).max())
+    assert (start[0] != expected[0]).any()
+
+
+@PACKAGES
+def test_get_gradients_after_a_step_gives_the_gradients_of_what_is_asked(package):
+    keras = cases.keras_module(package)
+    model = compiled(lambda keras: keras.optimizers.SGD(0.1), keras, package)
+    batch = next(cases.joined_batches(cases.Case(None, batch=cases.ids_and_targets), 1))
+    model.train_on_batch(*batch)
+    kernel = model.get_layer('out').weights[0]
+    (gradient,) = model.optimizer.get_gradients(keras.backend.sum(3 * kernel), [kernel])
+    np.testing.assert_array_equal(keras.backend.get_value(gradient), np.full(kernel.shape, 3))
+
+
+@PACKAGES
+def test_tensorboard_writes_the_gradients_of_a_model(package, tmpdir):
+    keras = cases.keras_module(package)
+    model = compiled(lambda keras: keras.optimizers.SGD(0.1), keras, package)
+    ids, targets = cases.ids_and_targets(np.random.RandomState(3), 12)
+    board = keras.callbacks.TensorBoard(str(tmpdir), histogram_freq=1, write_grads=True)
+    model.fit(ids, targets, validation_data=(ids, targets), callbacks=[board], verbose=0)
+    (path,) = tmpdir.listdir()
+    tags = {
+        value.tag for event in tf.train.summary_iterator(str(path)) for value in event.summary.value
+    }
+    assert any('grad' in tag for tag in tags), tags
+
+
+@PACKAGES
+def test_an_object_whose_get_updates_was_replaced_is_refused(package):
+    keras = cases.keras_module(package)
+    optimizer = keras.optimizers.SGD(0.1)
+    optimizer.get_updates = lambda loss, params: []
+    with pytest.raises(ValueError, match='subclass'):
+        kp.ParallaxOptimizer(optimizer)

@@ -1,0 +1,127 @@
+"""Optimizers and regularizers as users write them, against plain Keras in one process."""
+
+import cases
+import numpy as np
+import pytest
+import reference
+
+import keras_parallax as kp
+from keras_parallax.compat import keras_api
+from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.session.graph_scope import scope_of
+
+PACKAGES = pytest.mark.parametrize('package', ['keras', 'tf.keras'])
+
+
+@pytest.fixture(autouse=True)
+def fresh_graphs():
+    yield
+    for package in ('keras', 'tf.keras'):
+        cases.keras_module(package).backend.clear_session()
+
+
+def compiled(case, keras):
+    """A case's model, compiled with our optimizer in a graph of its own."""
+    keras.backend.clear_session()
+    with kp.ParallaxStrategy() as strategy:
+        model = case.model(keras)
+        model.compile(kp.ParallaxOptimizer(case.optimizer(keras)), case.loss)
+    return strategy, model
+
+
+def assert_equals_plain_keras(case, package, steps=6):
+    keras = cases.keras_module(package)
+    _, losses, expected = reference.run(case, keras, 1, steps)
+    _, model = compiled(case, keras)
+    model.set_weights(cases.start_weights(model))
+    found = [
+        np.ravel(model.train_on_batch(*batch))[0] for batch in cases.joined_batches(case, 1, steps)
+    ]
+    np.testing.assert_allclose(found, losses, rtol=1e-5)
+    for weight, plain in zip(model.get_weights(), expected):
+        np.testing.assert_allclose(weight, plain, rtol=0, atol=1e-5 * np.abs(plain).max())
+    return model
+
+
+# --- regularizers that say nothing ---------------------------------------------------------------
+
+
+def _no_penalty(weight):
+    return None
+
+
+def _constant_penalty(weight):
+    return tf.constant(0.5)
+
+
+REGULARIZERS = {
+    'l2 of 0': lambda keras: keras.regularizers.l2(0.0),
+    'l1_l2 of 0': lambda keras: keras.regularizers.l1_l2(0.0, 0.0),
+    'constant': lambda keras: _constant_penalty,
+    'none': lambda keras: _no_penalty,
+}
+
+
+# tf.keras itself takes no `None` for a penalty.
+PAIRS = [
+    (package, name)
+    for package in ('keras', 'tf.keras')
+    for name in sorted(REGULARIZERS)
+    if (package, name) != ('tf.keras', 'none')
+]
+
+
+@pytest.mark.parametrize('package, name', PAIRS)
+def test_a_regularizer_without_a_penalty_changes_nothing(package, name):
+    case = cases.Case(
+        cases.embed_and_sum(embeddings_regularizer=REGULARIZERS[name]), batch=cases.ids_and_targets
+    )
+    model = assert_equals_plain_keras(case, package)
+    records = scope_of(model.total_loss.graph).records
+    record = records[model.get_layer('table').weights[0]]
+    assert record.regularizer is None and record.penalties == []
+
+
+# --- what a summary may touch --------------------------------------------------------------------
+
+
+@PACKAGES
+@pytest.mark.parametrize('momentum', [0.0, 0.9])
+def test_a_summary_initializes_no_table(package, momentum):
+    keras = cases.keras_module(package)
+    case = cases.Case(
+        cases.embed_and_sum(), lambda keras: keras.optimizers.SGD(0.1, momentum=momentum)
+    )
+    strategy, model = compiled(case, keras)
+    texts = []
+    strategy.summary(model, print_fn=texts.append)
+    assert ('which is exact' in texts[0]) == (momentum == 0.0)
+    table = model.get_layer('table').weights[0]
+    session = keras_api.open_session_of(keras_api.keras_package(package), table.graph)
+    with table.graph.as_default():
+        assert not session.run(tf.is_variable_initialized(table))
+
+
+@PACKAGES
+def test_a_momentum_that_was_set_counts_rather_than_the_initial_one(package):
+    keras = cases.keras_module(package)
+    optimizer = keras.optimizers.SGD(0.1, momentum=0.9)
+    assert keras_api.number_in(optimizer.momentum) == np.float32(0.9)
+    keras.backend.set_value(optimizer.momentum, 0.5)
+    assert keras_api.number_in(optimizer.momentum) == np.float32(0.5)
+
+
+# --- an inner optimizer --------------------------------------------------------------------------
+
+
+@PACKAGES
+def test_an_optimizer_that_keeps_an_inner_one_is_not_one_of_tensorflows(package):
+    keras = cases.keras_module(package)
+    outer = type('Outer', (keras.optimizers.SGD,), {})(0.1)
+    outer.optimizer = keras.optimizers.Adam()
+    assert keras_api.tensorflows(outer) is None
+    assert keras_api.name_of_optimizer(kp.ParallaxOptimizer(outer)) == 'Outer'
+    inner = tf.train.AdamOptimizer()
+    wrapped = kp.ParallaxOptimizer(inner, keras=package)
+    assert keras_api.tensorflows(wrapped) is inner
+    assert keras_api.name_of_optimizer(wrapped) == 'AdamOptimizer'

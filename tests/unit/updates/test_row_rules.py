@@ -1,0 +1,322 @@
+"""Row-wise updates against Keras's own formulas, and what lazy updates leave alone."""
+
+import cases
+import numpy as np
+import pytest
+import reference
+from cases import LENGTH, ROWS, WIDTH
+
+import keras_parallax as kp
+from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.updates import row_rules
+
+STEPS = 6
+PACKAGES = pytest.mark.parametrize('package', ['keras', 'tf.keras'])
+
+#: Every optimizer class of Keras, with the settings that its formula depends on.
+OPTIMIZERS = {
+    'sgd': lambda keras: keras.optimizers.SGD(lr=0.1),
+    'sgd_decay': lambda keras: keras.optimizers.SGD(lr=0.1, decay=0.1),
+    'momentum': lambda keras: keras.optimizers.SGD(lr=0.1, momentum=0.9, decay=0.1),
+    'nesterov': lambda keras: keras.optimizers.SGD(lr=0.1, momentum=0.9, nesterov=True),
+    'rmsprop': lambda keras: keras.optimizers.RMSprop(lr=0.01, rho=0.8, decay=0.1),
+    'adagrad': lambda keras: keras.optimizers.Adagrad(lr=0.1, decay=0.1),
+    'adadelta': lambda keras: keras.optimizers.Adadelta(rho=0.8, decay=0.1),
+    'adam': lambda keras: keras.optimizers.Adam(lr=0.01, beta_1=0.8, beta_2=0.9, decay=0.1),
+    'amsgrad': lambda keras: keras.optimizers.Adam(lr=0.01, beta_2=0.5, amsgrad=True),
+    'adamax': lambda keras: keras.optimizers.Adamax(lr=0.01, beta_1=0.8, decay=0.1),
+    'nadam': lambda keras: keras.optimizers.Nadam(lr=0.01, schedule_decay=0.1),
+    'epsilon': lambda keras: keras.optimizers.Adam(lr=0.01, epsilon=0.01),
+}
+EXACT_BY_ROW = {'sgd', 'sgd_decay', 'adagrad'}
+
+
+def every_row(random, size):
+    """A batch that looks up every row at least once."""
+    more = cases.skewed_ids(random, size * LENGTH - ROWS)
+    ids = random.permutation(np.concatenate([np.arange(ROWS), more]))
+    return ids.reshape(size, LENGTH), random.uniform(-1, 1, (size, 1))
+
+
+def case_of(optimizer, **arguments):
+    return cases.Case(cases.embed_and_sum(**arguments), optimizer, every_row)
+
+
+def compiled(case, keras, sparse_update):
+    """A case's model, compiled with our optimizer in a graph of its own."""
+    keras.backend.clear_session()
+    with kp.ParallaxStrategy():
+        model = case.model(keras)
+        optimizer = kp.ParallaxOptimizer(case.optimizer(keras), sparse_update=sparse_update)
+        model.compile(optimizer, case.loss)
+    return model
+
+
+def train(case, keras, sparse_update='lazy'):
+    """Losses and final weights of our training, on the batches of `reference.run`."""
+    model = compiled(case, keras, sparse_update)
+    model.set_weights(cases.start_weights(model))
+    losses = [
+        np.ravel(model.train_on_batch(*batch))[0] for batch in cases.joined_batches(case, 1, STEPS)
+    ]
+    return losses, model.get_weights()
+
+
+def assert_equals_plain_keras(case, package, tolerance=1e-5):
+    keras = cases.keras_module(package)
+    start, expected_losses, expected = reference.run(case, keras, 1, STEPS)
+    losses, weights = train(case, keras)
+    np.testing.assert_allclose(losses, expected_losses, rtol=tolerance)
+    for begin, one, other in zip(start, expected, weights):
+        largest = max(np.abs(begin).max(), np.abs(one).max())
+        np.testing.assert_allclose(other, one, rtol=0, atol=tolerance * largest)
+    # The table is the first weight; where it stood still, any formula would do.
+    assert (start[0] != expected[0]).any(1).all()
+
+
+# --- the formulas ------------------------------------------------------------
+
+
+@PACKAGES
+@pytest.mark.parametrize('name', sorted(OPTIMIZERS))
+def test_lazy_equals_keras_where_every_row_is_touched(package, name):
+    assert_equals_plain_keras(case_of(OPTIMIZERS[name]), package)
+
+
+@PACKAGES
+@pytest.mark.parametrize(
+    'name', ['nesterov', 'rmsprop', 'adagrad', 'adadelta', 'adam', 'amsgrad', 'adamax', 'nadam']
+)
+def test_lazy_equals_keras_to_the_last_digits_of_float64(double_precision, package, name):
+    # In float64 a formula that is only almost Keras's has nothing to hide behind.
+    assert_equals_plain_keras(case_of(OPTIMIZERS[name]), package, tolerance=1e-11)
+
+
+@PACKAGES
+@pytest.mark.parametrize(
+    'arguments',
+    [
+        dict(embeddings_regularizer=lambda keras: keras.regularizers.l1_l2(0.01, 0.01)),
+        dict(embeddings_regularizer=cases.regularizer_over_whole),
+        dict(embeddings_constraint=lambda keras: keras.constraints.NonNeg()),
+        dict(embeddings_constraint=lambda keras: keras.constraints.MaxNorm(0.05, axis=1)),
+    ],
+    ids=['regularizer', 'whole regularizer', 'non negative', 'row norm'],
+)
+def test_lazy_heeds_regularizer_and_constraint(package, arguments):
+    assert_equals_plain_keras(case_of(OPTIMIZERS['adam'], **arguments), package)
+
+
+@PACKAGES
+def test_lazy_refuses_a_constraint_for_the_whole_table(package):
+    # It would be computed from the touched rows as if there were no others.
+    case = case_of(
+        OPTIMIZERS['adam'],
+        embeddings_constraint=lambda keras: keras.constraints.MaxNorm(0.05, axis=0),
+    )
+    model = compiled(case, cases.keras_module(package), 'lazy')
+    with pytest.raises(kp.PlanError, match="use sparse_update='exact'"):
+        model._make_train_function()
+
+
+@PACKAGES
+@pytest.mark.parametrize('clip', [dict(clipnorm=0.1), dict(clipvalue=0.01)], ids=str)
+def test_lazy_clips_as_keras_does(package, clip):
+    def optimizer(keras):
+        return keras.optimizers.SGD(lr=0.1, momentum=0.9, **clip)
+
+    assert_equals_plain_keras(case_of(optimizer), package)
+
+
+# --- which optimizers have a rule --------------------------------------------
+
+
+@PACKAGES
+@pytest.mark.parametrize('name', sorted(OPTIMIZERS))
+def test_rows_alone_are_exact_where_a_row_without_gradient_stands_still(package, name):
+    optimizer = OPTIMIZERS[name](cases.keras_module(package))
+    assert row_rules.rule_for(optimizer).exact_if(optimizer) == (name in EXACT_BY_ROW)
+
+
+@PACKAGES
+def test_a_wrapped_optimizer_has_the_rule_of_its_class(package):
+    optimizer = cases.keras_module(package).optimizers.Adam()
+    rule = row_rules.rule_for(optimizer)
+    assert rule is not None
+    assert row_rules.rule_for(kp.ParallaxOptimizer(optimizer)) is rule
+
+
+@PACKAGES
+def test_every_optimizer_class_of_keras_has_a_rule(package):
+    optimizers = cases.keras_module(package).optimizers
+    for name in ('SGD', 'RMSprop', 'Adagrad', 'Adadelta', 'Adam', 'Adamax', 'Nadam'):
+        assert row_rules.rule_for(getattr(optimizers, name)()) is not None
+
+
+@PACKAGES
+@pytest.mark.parametrize('name', sorted(OPTIMIZERS))
+def test_a_rule_keeps_as_many_slots_as_keras_and_uses_no_more(package, name):
+    keras = cases.keras_module(package)
+    keras.backend.clear_session()
+    weights = []
+    for number in (1, 2):
+        optimizer = OPTIMIZERS[name](keras)
+        variables = [keras.backend.zeros((3,)) for _ in range(number)]
+        # The slots of one variable are what a second one adds.
+        optimizer.get_updates(sum(keras.backend.sum(one) for one in variables), variables)
+        weights.append(len(optimizer.weights))
+    rule = row_rules.rule_for(optimizer)
+    assert rule.keeps == weights[1] - weights[0]
+    assert rule.uses(optimizer) <= rule.keeps
+
+
+@PACKAGES
+@pytest.mark.parametrize('name', ['SGD', 'Mine'])
+def test_a_users_subclass_has_no_rule_whatever_its_name(package, name):
+    parent = cases.keras_module(package).optimizers.SGD
+    optimizer = type(name, (parent,), {})(lr=0.1)
+    assert row_rules.rule_for(optimizer) is None
+    assert row_rules.rule_for(kp.ParallaxOptimizer(optimizer)) is None
+
+
+@PACKAGES
+def test_lazy_updates_of_an_unknown_formula_are_refused(package):
+    # Keras builds the updates when it is first asked to train.
+    model = compiled(case_of(cases.custom_optimizer), cases.keras_module(package), 'lazy')
+    with pytest.raises(kp.PlanError) as caught:
+        model._make_train_function()
+    assert 'RunningSign' in str(caught.value) and "sparse_update='exact'" in str(caught.value)
+
+
+@PACKAGES
+def test_momentum_switched_on_after_compile_is_refused(package):
+    # The velocities that it needs do not exist.
+    keras = cases.keras_module(package)
+    case = case_of(OPTIMIZERS['sgd'])
+    model = compiled(case, keras, 'exact')
+    batch = next(cases.joined_batches(case, 1))
+    model.train_on_batch(*batch)
+    keras.backend.set_value(model.optimizer.momentum, 0.5)
+    with pytest.raises(tf.errors.InvalidArgumentError, match='compile the model again'):
+        model.train_on_batch(*batch)
+
+
+# --- rows without a gradient -------------------------------------------------
+
+
+def linear(keras):
+    """A model whose output is a row, so that the gradient of a row is what the batch says."""
+    return keras.models.Sequential(
+        [
+            keras.layers.Embedding(ROWS, WIDTH, input_length=1, name='table'),
+            keras.layers.Flatten(),
+        ]
+    )
+
+
+def product(targets, output):
+    return tf.reduce_sum(targets * output, -1)
+
+
+def linear_batches():
+    """Batches `(ids, targets)` with repeats, in which most rows are missing."""
+    random = np.random.RandomState(5)
+    for _ in range(STEPS):
+        yield cases.skewed_ids(random, (8, 1)), random.uniform(-1, 1, (8, WIDTH))
+
+
+def row_gradients(ids, targets):
+    """Gradient of the mean product, of the whole table's shape."""
+    gradient = np.zeros((ROWS, WIDTH))
+    np.add.at(gradient, ids[:, 0], targets / len(ids))
+    return gradient
+
+
+def adam(step, gradient, slots):
+    mean = 0.9 * slots[0] + 0.1 * gradient
+    square = 0.999 * slots[1] + 0.001 * gradient**2
+    rate = 0.1 * np.sqrt(1 - 0.999**step) / (1 - 0.9**step)
+    return rate * mean / (np.sqrt(square) + 1e-7), [mean, square]
+
+
+def momentum(step, gradient, slots):
+    velocity = 0.9 * slots[0] - 0.1 * gradient
+    return -velocity, [velocity]
+
+
+def rmsprop(step, gradient, slots):
+    square = 0.9 * slots[0] + 0.1 * gradient**2
+    return 0.1 * gradient / (np.sqrt(square) + 1e-7), [square]
+
+
+FORMULAS = {
+    'adam': (lambda keras: keras.optimizers.Adam(lr=0.1), adam, 2),
+    'momentum': (lambda keras: keras.optimizers.SGD(lr=0.1, momentum=0.9), momentum, 1),
+    'rmsprop': (lambda keras: keras.optimizers.RMSprop(lr=0.1), rmsprop, 1),
+}
+
+
+def linear_model(keras, optimizer, sparse_update):
+    """The model, the variable that holds its table, and those that hold the table's slots."""
+    model = compiled(cases.Case(linear, optimizer, loss=product), keras, sparse_update)
+    model.set_weights(cases.start_weights(model))
+    model._make_train_function()
+    table = model.trainable_weights[0]
+    slots = [
+        variable
+        for variable in tf.global_variables()
+        if variable is not table and variable.shape.as_list() == [ROWS, WIDTH]
+    ]
+    return model, table, slots
+
+
+@PACKAGES
+@pytest.mark.parametrize('name', sorted(FORMULAS))
+def test_lazy_moves_a_row_and_its_slots_by_the_formula_when_it_is_touched(package, name):
+    keras = cases.keras_module(package)
+    optimizer, formula, number_of_slots = FORMULAS[name]
+    model, table, slots = linear_model(keras, optimizer, 'lazy')
+    assert len(slots) == number_of_slots
+    rows = model.get_weights()[0].astype(np.float64)
+    expected = [np.zeros((ROWS, WIDTH)) for _ in slots]
+    for step, (ids, targets) in enumerate(linear_batches(), 1):
+        model.train_on_batch(ids, targets)
+        touched = np.unique(ids)
+        gradient = row_gradients(ids, targets)[touched]
+        decrease, new = formula(step, gradient, [slot[touched] for slot in expected])
+        rows[touched] -= decrease
+        for slot, value in zip(expected, new):
+            slot[touched] = value
+        np.testing.assert_allclose(keras.backend.get_value(table), rows, rtol=0, atol=3e-6)
+        for slot, value in zip(slots, expected):
+            np.testing.assert_allclose(keras.backend.get_value(slot), value, rtol=0, atol=1e-6)
+
+
+@PACKAGES
+def test_an_untouched_row_and_its_slots_rest_under_lazy_and_move_under_exact(package):
+    keras = cases.keras_module(package)
+    rests = {}
+    for sparse_update in ('lazy', 'exact'):
+        optimizer = FORMULAS['adam'][0]
+        model, table, slots = linear_model(keras, optimizer, sparse_update)
+        watched = [table] + slots
+        # The row has to have slots that are not zero: those rest in any case.
+        model.train_on_batch(np.array([[4], [5]]), np.ones((2, WIDTH)))
+        before = keras.backend.batch_get_value(watched)
+        model.train_on_batch(np.array([[5], [5]]), np.ones((2, WIDTH)))
+        after = keras.backend.batch_get_value(watched)
+        rests[sparse_update] = [bool((old[4] == new[4]).all()) for old, new in zip(before, after)]
+        assert not any((old[5] == new[5]).any() for old, new in zip(before, after))
+    assert rests == {'lazy': [True] * 3, 'exact': [False] * 3}
+
+
+@PACKAGES
+def test_a_row_touched_again_has_the_mean_that_it_was_left_with(package):
+    keras = cases.keras_module(package)
+    model, _, (mean, _) = linear_model(keras, FORMULAS['adam'][0], 'lazy')
+    ones = np.ones((2, WIDTH))
+    model.train_on_batch(np.array([[4], [4]]), ones)
+    for _ in range(3):
+        model.train_on_batch(np.array([[5], [5]]), ones)
+    model.train_on_batch(np.array([[4], [4]]), ones)
+    np.testing.assert_allclose(keras.backend.get_value(mean)[4], 0.9 * 0.1 + 0.1, rtol=1e-6)
