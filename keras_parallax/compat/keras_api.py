@@ -7,7 +7,7 @@ import sys
 from types import ModuleType
 from typing import NamedTuple
 
-from keras_parallax.compat.tensorflow_api import value_without_devices, tf
+from keras_parallax.compat.tensorflow_api import tf, value_without_devices
 from keras_parallax.compat.versions import SUPPORTED, require
 from keras_parallax.errors import StackError
 

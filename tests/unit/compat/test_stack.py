@@ -2,7 +2,6 @@
 
 import glob
 import os
-import platform
 import subprocess
 import sys
 
@@ -10,7 +9,6 @@ import pytest
 
 import keras_parallax as kp
 import keras_parallax_command
-from keras_parallax.compat import horovod_api, keras_api, tensorflow_api, versions
 
 #: Where `python -c` finds no package; in the checkout it would find ours before the installed one.
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -74,62 +72,6 @@ def stack_error(output):
 
 
 # --- the rule ----------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    'package, version',
-    [
-        ('TensorFlow', '1.11.0'),
-        ('TensorFlow', '1.11.1'),
-        ('Keras', '2.2.4'),
-        ('Horovod', '0.19.5'),
-        ('Horovod', '0.19.0'),
-    ],
-)
-def test_a_supported_version_is_no_problem(package, version):
-    assert versions.version_problem(package, version) is None
-
-
-@pytest.mark.parametrize(
-    'package, version',
-    [
-        ('TensorFlow', '1.10.1'),
-        ('TensorFlow', '1.12.0'),
-        ('TensorFlow', '1.1.0'),
-        ('TensorFlow', '2.0.0'),
-        ('TensorFlow', '11.11.0'),
-        ('Keras', '2.2.5'),
-        ('Keras', '2.3.1'),
-        ('Horovod', '0.18.2'),
-        ('Horovod', '0.20.0'),
-        ('Horovod', '0.1.9'),
-    ],
-)
-def test_any_other_version_is_told_with_the_needed_one_and_how_to_get_it(package, version):
-    problem = versions.version_problem(package, version)
-    prefixes, remedy = versions.SUPPORTED[package]
-    assert package in problem and version + ' was found' in problem
-    assert prefixes[0] in problem and remedy in problem
-
-
-def test_what_is_installed_here_is_supported():
-    import keras
-
-    for package, version in (
-        ('TensorFlow', tensorflow_api.tf.__version__),
-        ('Keras', keras.__version__),
-        ('Horovod', horovod_api.horovod.__version__),
-    ):
-        assert versions.version_problem(package, version) is None
-
-
-@pytest.mark.parametrize('version', ['2.7.18', '3.5.10', '3.7.16', '3.10.13', '3.60.0'])
-def test_any_other_python_is_told_with_the_needed_one(version):
-    assert 'needs Python 3.6, but this is Python %s ' % version in versions.python_problem(version)
-
-
-def test_the_python_that_runs_the_tests_is_supported():
-    assert versions.python_problem(platform.python_version()) is None
 
 
 def other_pythons():
@@ -229,9 +171,9 @@ def test_another_horovod_with_other_modules_is_named_with_the_needed_one(tmp_pat
 
 USE_KERAS = """
 import keras_parallax as kp
-from keras_parallax.compat import tensorflow_api as compat
+from keras_parallax.compat import keras_api
 try:
-    compat.keras_package('keras')
+    keras_api.keras_package('keras')
 except ImportError as error:
     print(type(error).__module__ + '.' + type(error).__name__)
     print(error)
@@ -256,7 +198,7 @@ def test_a_missing_keras_is_named_with_the_way_to_get_it():
 def test_tf_keras_is_served_where_keras_is_missing():
     script = WITHOUT.format(name='keras') + (
         'import keras_parallax as kp\n'
-        'from keras_parallax.compat.tensorflow_api import tf\n'
+        'from keras_parallax.compat.stack import tf\n'
         'with kp.ParallaxStrategy():\n'
         '    model = tf.keras.models.Sequential([tf.keras.layers.Dense(1, input_shape=(2,))])\n'
         "    model.compile(kp.ParallaxOptimizer('sgd'), 'mse')\n"
@@ -267,44 +209,3 @@ def test_tf_keras_is_served_where_keras_is_missing():
 
 def test_a_stack_error_is_an_import_error_and_ours():
     assert issubclass(kp.StackError, ImportError) and issubclass(kp.StackError, kp.ParallaxError)
-
-
-# --- the two Keras packages --------------------------------------------------
-
-
-@pytest.mark.parametrize('name', ['keras', 'tf.keras'])
-def test_layers_models_and_optimizers_know_their_package(name):
-    module = keras_api.keras_package(name).module
-    things = [
-        module.layers.Dense(1),
-        module.models.Sequential(),
-        module.optimizers.SGD(),
-    ]
-    assert [keras_api.package_of(thing).name for thing in things] == [name] * 3
-
-
-def test_what_is_of_neither_package_has_none():
-    assert keras_api.package_of(object()) is None
-    assert keras_api.package_of(tensorflow_api.tf.train.AdamOptimizer()) is None
-
-
-@pytest.mark.parametrize('name', ['keras', 'tf.keras'])
-def test_a_users_subclass_belongs_to_the_package_of_its_parent(name):
-    class Mine(keras_api.keras_package(name).module.optimizers.SGD):
-        pass
-
-    assert keras_api.package_of(Mine()).name == name
-
-
-def test_asking_for_the_session_of_a_package_opens_none():
-    import keras
-
-    for package in map(keras_api.keras_package, ('keras', 'tf.keras')):
-        keras.backend.clear_session()
-        package.backend.clear_session()
-        graph = tensorflow_api.tf.Graph()
-        assert keras_api.open_session_of(package, graph) is None
-        with graph.as_default():
-            session = package.backend.get_session()
-            assert keras_api.open_session_of(package, graph) is session
-        package.backend.clear_session()

@@ -1,0 +1,44 @@
+"""The two Keras packages are told apart."""
+
+import pytest
+
+from keras_parallax.compat import keras_api
+from keras_parallax.compat.tensorflow_api import tf
+
+
+@pytest.mark.parametrize('name', ['keras', 'tf.keras'])
+def test_layers_models_and_optimizers_know_their_package(name):
+    module = keras_api.keras_package(name).module
+    things = [
+        module.layers.Dense(1),
+        module.models.Sequential(),
+        module.optimizers.SGD(),
+    ]
+    assert [keras_api.package_of(thing).name for thing in things] == [name] * 3
+
+
+def test_what_is_of_neither_package_has_none():
+    assert keras_api.package_of(object()) is None
+    assert keras_api.package_of(tf.train.AdamOptimizer()) is None
+
+
+@pytest.mark.parametrize('name', ['keras', 'tf.keras'])
+def test_a_users_subclass_belongs_to_the_package_of_its_parent(name):
+    class Mine(keras_api.keras_package(name).module.optimizers.SGD):
+        pass
+
+    assert keras_api.package_of(Mine()).name == name
+
+
+def test_asking_for_the_session_of_a_package_opens_none():
+    import keras
+
+    for package in map(keras_api.keras_package, ('keras', 'tf.keras')):
+        keras.backend.clear_session()
+        package.backend.clear_session()
+        graph = tf.Graph()
+        assert keras_api.open_session_of(package, graph) is None
+        with graph.as_default():
+            session = package.backend.get_session()
+            assert keras_api.open_session_of(package, graph) is session
+        package.backend.clear_session()
