@@ -131,7 +131,7 @@ def unfolded_zero(loss):
     return tf.cast(tf.less(tf.abs(loss), -1.0), loss.dtype)
 
 
-def kept(totals, rank):
+def stored(totals, rank):
     """Has TensorFlow compute sums over the ranks on a rank that reads them nowhere.
 
     It drops an operation without side effects whose result nothing reads, even one that others wait
@@ -145,7 +145,7 @@ def kept(totals, rank):
     Returns:
         A list of operations.
     """
-    stored = []
+    operations = []
     for total in totals:
         with tf.name_scope(None), tf.device(devices.shard_device(rank)):
             variable = tf.Variable(
@@ -154,8 +154,8 @@ def kept(totals, rank):
                 collections=[],
                 name='parallax/total',
             )
-            stored.append(tf.assign(variable, total).op)
-    return stored
+            operations.append(tf.assign(variable, total).op)
+    return operations
 
 
 def broadcast(synced, root_rank, gather, prefix):

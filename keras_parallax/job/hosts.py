@@ -30,7 +30,7 @@ def hosts_of(places):
     return [[rank for _, rank in ranks] for ranks in found]
 
 
-def pays(hosts):
+def aggregation_helps(hosts):
     """Whether local aggregation saves anything: several workers on a host, and several hosts.
 
     Args:

@@ -42,7 +42,7 @@ from keras_parallax.failures.diagnosis import (
 from keras_parallax.job import dedicated_servers, devices, launcher, worker_servers
 from keras_parallax.job.activity import Activity
 from keras_parallax.job.collectives import Gatherer, run_beside
-from keras_parallax.job.hosts import hosts_of, pays
+from keras_parallax.job.hosts import aggregation_helps, hosts_of
 from keras_parallax.job.server_layout import checked, place_servers
 from keras_parallax.job.shard_servers import _PROBE_SECONDS, _SILENT_SECONDS
 from keras_parallax.job.watch import (
@@ -138,7 +138,9 @@ class Job:
         self.hosts = hosts_of([each[:2] for each in said])
         # Hosts may have unequal numbers of workers, but every rank must plan alike.
         workers = -(-self.size // len(self.hosts))
-        self.cluster = costs.Cluster(len(self.hosts), workers, local_aggregation=pays(self.hosts))
+        self.cluster = costs.Cluster(
+            len(self.hosts), workers, local_aggregation=aggregation_helps(self.hosts)
+        )
 
     def serve(self, servers=None):
         """Starts or finds the servers that hold shards. A collective call, the first time.

@@ -143,7 +143,7 @@ class Plan(NamedTuple):
             cluster = cluster._replace(bandwidth=bandwidth)
         return predict.predict(self, cluster, self.fp16)
 
-    def as_it_is(self, shards, density):
+    def as_followed(self, shards, density):
         """The plan, with what has become of it in a job.
 
         Args:

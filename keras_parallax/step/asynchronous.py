@@ -10,7 +10,7 @@ from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.errors import PlanError
 from keras_parallax.job import devices
 from keras_parallax.step.exchange import PartGradient, Pushed, RowGradients, split_gradients
-from keras_parallax.tables.table import Part, as_indices, split_rows
+from keras_parallax.tables.table import OwnedShard, as_indices, split_rows
 
 
 def check_clipping(optimizer, together, dense):
@@ -51,7 +51,7 @@ def push_rows(table, gradients, split, how):
         with tf.device(shard.device):
             arrived = restore(tf.identity(values))
             rows = RowGradients(as_indices(rows), arrived)
-        parts.append(PartGradient(Part(table, shard, number), rows))
+        parts.append(PartGradient(OwnedShard(table, shard, number), rows))
     return Pushed([], parts, [])
 
 
@@ -75,7 +75,7 @@ def push_whole(table, gradient, how, computed):
         with tf.device(shard.device):
             arrived = how.compression.decompress(tf.identity(piece), context)
         arrived.set_shape(shard.shape)
-        parts.append(PartGradient(Part(table, shard, number), arrived))
+        parts.append(PartGradient(OwnedShard(table, shard, number), arrived))
     return Pushed([], parts, [])
 
 

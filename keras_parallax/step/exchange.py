@@ -7,10 +7,10 @@ from keras_parallax.compat.horovod_api import horovod_ops
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.job import devices
 from keras_parallax.job.collectives import unmerged
-from keras_parallax.step.local_aggregation import Host
+from keras_parallax.step.local_aggregation import HostGroup
 from keras_parallax.tables import half_precision
 from keras_parallax.tables.pull import split_by_shard
-from keras_parallax.tables.table import Part, as_indices, split_rows
+from keras_parallax.tables.table import OwnedShard, as_indices, split_rows
 
 MEAN, SUM = 'mean', 'sum'
 
@@ -23,15 +23,15 @@ class RowGradients(NamedTuple):
 
 
 class PartGradient(NamedTuple):
-    """The gradient that a rank applies to a `Part`.
+    """The gradient that a rank applies to an `OwnedShard`.
 
     Attributes:
-        part: the `Part`.
+        part: the `OwnedShard`.
         gradients: `RowGradients` with rows numbered within the part, or, of a dense variable on
             servers, a tensor of the part's shape.
     """
 
-    part: Part
+    part: OwnedShard
     gradients: Any
 
 
@@ -122,7 +122,7 @@ class Exchange(NamedTuple):
         compression: one of `hvd.Compression`: the form in which gradients travel.
         pull_compression: the same of rows that are pulled.
         prefix: prefix of the names of collectives and queues, the same on every rank.
-        host: the `local_aggregation.Host` whose leader pushes for all its workers, or `None`.
+        host: the `local_aggregation.HostGroup` whose leader pushes for all its workers, or `None`.
     """
 
     rank: int
@@ -131,7 +131,7 @@ class Exchange(NamedTuple):
     compression: type
     pull_compression: type
     prefix: str
-    host: Optional[Host] = None
+    host: Optional[HostGroup] = None
 
     @property
     def pushers(self):

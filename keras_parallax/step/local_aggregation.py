@@ -21,7 +21,7 @@ from keras_parallax.tables.pull import Connection, pull
 from keras_parallax.tables.table import whole_of
 
 
-class Host:
+class HostGroup:
     """This process's place among the workers of its host, in one model's training step.
 
     Args:

@@ -9,7 +9,7 @@ from keras_parallax.tables.sharding import remember_variable
 from keras_parallax.updates.slots import UnusedRows
 
 
-class Returned:
+class ReplicatedTable:
     """A table that every rank holds from now on, and its shards, until its rows are copied.
 
     Args:
@@ -41,7 +41,7 @@ class Returned:
         return _release(self.table, self.table.shards, self._shards, rank)
 
 
-class Moved:
+class MovedTable:
     """A table that has new shards, and the old ones, which hold its rows until they are copied.
 
     Args:

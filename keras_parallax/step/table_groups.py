@@ -17,7 +17,7 @@ from keras_parallax.planning.classify import SPARSE
 from keras_parallax.planning.placement import Shard
 from keras_parallax.step.exchange import PartGradient, RowGradients, gradients_of_pull
 from keras_parallax.tables.pull import Connection, Pull, split_by_shard
-from keras_parallax.tables.table import Part, as_indices
+from keras_parallax.tables.table import OwnedShard, as_indices
 
 #: A table is bundled if a worker's batch touches no more of it than this. A large one goes alone,
 #: so that its gradients are on their way while the backward pass goes on.
@@ -141,7 +141,7 @@ class Bundle:
     def parts_of(self, rank):
         """As `Table.parts_of`."""
         return [
-            Part(self, self.shards[number], number)
+            OwnedShard(self, self.shards[number], number)
             for number, shard in enumerate(self.plan.shards)
             if self.owner_of(shard) == rank
         ]
@@ -200,7 +200,7 @@ class Bundle:
             of_values = tf.dynamic_partition(values, table, count)
         return [
             PartGradient(
-                Part(self.members[t], self.members[t].shards[shard], shard),
+                OwnedShard(self.members[t], self.members[t].shards[shard], shard),
                 RowGradients(of_rows[t], of_values[t]),
             )
             for t, shard in self._held[part.shard].items()
@@ -257,7 +257,9 @@ class Joined:
 
     def parts_of(self, rank):
         """As `Table.parts_of`."""
-        return [Part(self, part.variable, part.shard) for part in self.members[0].parts_of(rank)]
+        return [
+            OwnedShard(self, part.variable, part.shard) for part in self.members[0].parts_of(rank)
+        ]
 
     def gather(self, number, rows):
         """As `Table.gather`."""
@@ -284,7 +286,7 @@ class Joined:
             split = self._split(values)
         return [
             PartGradient(
-                Part(table, table.shards[part.shard], part.shard), RowGradients(rows, mine)
+                OwnedShard(table, table.shards[part.shard], part.shard), RowGradients(rows, mine)
             )
             for table, mine in zip(self.members, split)
         ]

@@ -10,7 +10,7 @@ from keras_parallax.compat.horovod_api import hvd
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.errors import ParallaxError, PlanError, ScopeError
 from keras_parallax.job import collectives, hosts
-from keras_parallax.job.collectives import Gatherer, kept
+from keras_parallax.job.collectives import Gatherer, stored
 from keras_parallax.planning import request as request_module
 from keras_parallax.planning.request import SEARCH, Request
 from keras_parallax.session.graph_lock import lock_of
@@ -161,7 +161,7 @@ class TrainStep:
     def plan(self):
         """The `Plan` that the step follows, with the densities that it has measured."""
         shards = {table.name: table.plan.shards for table in self._tables.values()}
-        return self._plan.as_it_is(shards, self._tuning.density)
+        return self._plan.as_followed(shards, self._tuning.density)
 
     def _assemble(self):
         """Builds the operations of the step, a list, from the tables as they are now."""
@@ -193,11 +193,11 @@ class TrainStep:
         return operations
 
     def _make_host(self):
-        """The `Host` with which this rank exchanges rows, or `None` if it does so by itself."""
+        """The `HostGroup` with which this rank exchanges rows, or `None` if it goes alone."""
         wanted = self._sharded and self.request.local_aggregation
-        if not wanted or not hosts.pays(self._job.hosts):
+        if not wanted or not hosts.aggregation_helps(self._job.hosts):
             return None
-        return local_aggregation.Host(self._job.hosts, self.rank, self._prefix)
+        return local_aggregation.HostGroup(self._job.hosts, self.rank, self._prefix)
 
     @property
     def connections(self):
@@ -240,9 +240,9 @@ class TrainStep:
                 if table is None or table.plan.shards == planned.shards:
                     continue
                 if planned.shards:
-                    changes.append(resharding.Moved(table, planned, self.rank))
+                    changes.append(resharding.MovedTable(table, planned, self.rank))
                 else:
-                    changes.append(resharding.Returned(self._tables.pop(variable)))
+                    changes.append(resharding.ReplicatedTable(self._tables.pop(variable)))
             old_storage = self._storage
             tensorflow_api.set_control_inputs(self._whole_step, self._assemble())
             # Slots that every rank has for itself; those of shards are in the storage.
@@ -255,7 +255,7 @@ class TrainStep:
             for variable in old_storage:
                 sharding.forget_variable(variable)
                 release.append(tensorflow_api.memory_release(variable))
-        moved = [change for change in changes if isinstance(change, resharding.Moved)]
+        moved = [change for change in changes if isinstance(change, resharding.MovedTable)]
         self._fill_shards([change.table for change in moved])
         for change in changes:
             change.fetch(self._scope.session)
@@ -296,7 +296,7 @@ class TrainStep:
             )
             self._queues.extend(end.own_queues)
             self._awaited.extend(end.awaited)
-            return end.operations + kept(self._gradients.totals, self.rank)
+            return end.operations + stored(self._gradients.totals, self.rank)
         if self._timing.max_staleness is None:
             return []
         bound = asynchronous.StalenessBound(

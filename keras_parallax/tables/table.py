@@ -15,7 +15,7 @@ def as_indices(rows):
     return rows if rows.dtype == tf.int64 else tf.cast(rows, tf.int32)
 
 
-class Part(NamedTuple):
+class OwnedShard(NamedTuple):
     """What one rank updates of a table: its own shard, or the whole table.
 
     Attributes:
@@ -79,11 +79,11 @@ class Table:
         return tf.gather(self.shards[number], as_indices(rows))
 
     def parts_of(self, rank):
-        """The `Part`s that a rank updates."""
+        """The `OwnedShard`s of a rank."""
         if not self.shards:
-            return [Part(self, self.variable, 0)]
+            return [OwnedShard(self, self.variable, 0)]
         return [
-            Part(self, self.shards[number], number)
+            OwnedShard(self, self.shards[number], number)
             for number, shard in enumerate(self.plan.shards)
             if self.owner_of(shard) == rank
         ]

@@ -103,10 +103,10 @@ def update_of(optimizer, sparse_update, variable, record):
 
 
 class PartUpdate(NamedTuple):
-    """The gradient of one `Part` as an update takes it.
+    """The gradient of one `OwnedShard` as an update takes it.
 
     Attributes:
-        part: the `Part`.
+        part: the `OwnedShard`.
         gradient: `IndexedSlices` with each row once, or a tensor of the part's whole shape.
     """
 

@@ -185,7 +185,7 @@ def test_the_time_of_messages_is_told_beside_that_of_bytes():
 def test_a_density_that_was_measured_is_told_as_such():
     plan = planned(density={})
     shards = {variable.name: variable.shards for variable in plan.variables}
-    text = format_summary(plan.as_it_is(shards, {'table/embeddings': 0.003}), {})
+    text = format_summary(plan.as_followed(shards, {'table/embeddings': 0.003}), {})
     assert cells(line_of(text, 'table/embeddings'))[4] == '0.003 measured'
     assert 'is not known' not in text and '>=' not in text
     assert cells(line_of(format_summary(planned(), {}), 'table/embeddings'))[4] == '0.003'

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keras_parallax.job.hosts import hosts_of, pays
+from keras_parallax.job.hosts import aggregation_helps, hosts_of
 
 
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=5), st.randoms())
@@ -47,4 +47,4 @@ def test_ranks_whose_local_ranks_contradict_the_names_are_hosts_of_their_own(pla
     ],
 )
 def test_it_pays_with_several_workers_on_one_of_several_hosts(hosts, answer):
-    assert pays(hosts) == answer
+    assert aggregation_helps(hosts) == answer
