@@ -12,6 +12,10 @@ _TRANSPARENT = {'Identity', 'ReadVariableOp'}
 _GATHERS = {'Gather', 'GatherV2', 'ResourceGather'}
 
 
+#: How a tensor gets into a loop or a branch.
+ENTRANCES = {'Enter', 'RefEnter', 'Switch', 'RefSwitch'}
+
+
 #: Operations that write a whole variable.
 WRITES = {
     'Assign',
@@ -30,50 +34,28 @@ class Reads(NamedTuple):
     whole: List[tf.Operation]
 
 
-def ancestors(tensors, leaves=()):
+def ancestors(tensors, leaves=(), by_data=False):
     """The operations that tensors depend on, themselves included.
 
     Args:
         tensors: a list of tensors or operations.
         leaves: operations at which to stop; they are not part of the answer.
+        by_data: whether to leave out what is only waited for, but for what a group waits for.
 
     Returns:
         A set of operations.
     """
-    found, leaves = set(), set(leaves)
+    passed, leaves = set(), set(leaves)
     pending = [getattr(tensor, 'op', tensor) for tensor in tensors]
     while pending:
         operation = pending.pop()
-        if operation in found or operation in leaves:
+        if operation in passed or operation in leaves:
             continue
-        found.add(operation)
+        passed.add(operation)
         pending.extend(tensor.op for tensor in operation.inputs)
-        pending.extend(operation.control_inputs)
-    return found
-
-
-def sources(operations, leaves=()):
-    """The operations whose outputs operations are computed from, themselves included.
-
-    Args:
-        operations: a list of operations.
-        leaves: operations at which to stop; they are not part of the answer.
-
-    Returns:
-        A set of operations. What they only wait for is not among them.
-    """
-    found, leaves = set(), set(leaves)
-    # A group of updates only waits for them.
-    pending = list(operations)
-    while pending:
-        operation = pending.pop()
-        if operation in found or operation in leaves:
-            continue
-        found.add(operation)
-        pending.extend(tensor.op for tensor in operation.inputs)
-        if operation.type == 'NoOp':
+        if not by_data or operation.type == 'NoOp':
             pending.extend(operation.control_inputs)
-    return found
+    return passed
 
 
 def descendants(operation, among=None):
@@ -139,27 +121,6 @@ def reads(variable, among=None):
                 whole.append(operation)
     by_age = tensorflow_api.operation_id
     return Reads(sorted(lookups, key=by_age), sorted(whole, key=by_age))
-
-
-#: How a tensor gets into a loop or a branch.
-ENTRANCES = {'Enter', 'RefEnter', 'Switch', 'RefSwitch'}
-
-
-def _readers_of_storage(variable):
-    """The operations that read a variable's storage, in loops and branches too."""
-    found, pending = [], [tensorflow_api.storage(variable)]
-    while pending:
-        for operation in pending.pop().consumers():
-            if operation.type in ENTRANCES:
-                pending.extend(operation.outputs)
-            else:
-                found.append(operation)
-    return sorted(found, key=tensorflow_api.operation_id)
-
-
-def value_reads(variable):
-    """The operations, as a list, that give a variable's value, in loops and branches too."""
-    return [reader for reader in _readers_of_storage(variable) if reader.type in _TRANSPARENT]
 
 
 def _is_lookup(operation, tensor):

@@ -33,7 +33,7 @@ def trained_alone(operations, weights, tables):
             name, computed = weights[operation.inputs[0].op], operation.inputs[1:]
         else:
             continue
-        reached = graph_queries.sources([getattr(tensor, 'op', tensor) for tensor in computed])
+        reached = graph_queries.ancestors(computed, by_data=True)
         exchanged = any(other.type.startswith('Horovod') for other in reached)
         if not exchanged and any(_GRADIENTS.search(other.name) for other in reached):
             return name

@@ -8,14 +8,14 @@ writes to the shards, and what can be neither says so when it is run.
 
 from typing import NamedTuple, Tuple
 
-from keras_parallax.compat import tensorflow_api
+from keras_parallax.compat import graph_queries, tensorflow_api
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.tables import writes
 from keras_parallax.tables.pull import REFUSAL_MARK, redirect_readers
 from keras_parallax.tables.table import whole_of
 
-#: Operations that hand the storage itself on, into loops and branches for instance.
-_ENTRANCES = {'Enter', 'RefEnter', 'Switch', 'RefSwitch', 'RefIdentity'}
+#: Operations that hand the storage itself on.
+_ENTRANCES = graph_queries.ENTRANCES | {'RefIdentity'}
 
 
 _INITIALIZED = {'IsVariableInitialized', 'VarIsInitializedOp'}

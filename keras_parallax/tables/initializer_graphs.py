@@ -9,6 +9,7 @@ import base64
 import random
 from typing import NamedTuple
 
+from keras_parallax.compat import graph_queries
 from keras_parallax.compat.tensorflow_api import tf
 
 #: A table of at most so many bytes is made as a whole, and the rows of the shard taken from it: its
@@ -62,7 +63,8 @@ def recipe_of(variable, block_bytes=BLOCK_BYTES):
         array, depend on other variables, or are large and not made element by element.
     """
     start = variable.initial_value
-    operations = _ancestors(start.op)
+    operations = graph_queries.ancestors([start], by_data=True)
+    operations = sorted(operations, key=lambda operation: operation.name)
     if any(operation.op_def.is_stateful and not _is_random(operation) for operation in operations):
         return None
     sources = _sources(start.op, start.shape.as_list())
@@ -101,17 +103,6 @@ def make(recipe, shape):
         nodes, input_map=given, return_elements=[recipe.output], name='recipe'
     )
     return values
-
-
-def _ancestors(operation):
-    """An operation and all that it depends on."""
-    found, pending = set(), [operation]
-    while pending:
-        one = pending.pop()
-        if one not in found:
-            found.add(one)
-            pending.extend(tensor.op for tensor in one.inputs)
-    return sorted(found, key=lambda one: one.name)
 
 
 def _is_random(operation):

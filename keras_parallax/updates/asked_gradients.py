@@ -8,8 +8,7 @@ ones, and whoever asks for something else gets what it asks for.
 
 import contextlib
 
-from keras_parallax.compat import keras_api, tensorflow_api
-from keras_parallax.compat.graph_queries import sources
+from keras_parallax.compat import graph_queries, keras_api, tensorflow_api
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.errors import ParallaxError
 
@@ -107,7 +106,8 @@ class Given:
             for part in (getattr(gradient, 'values', gradient), getattr(gradient, 'indices', None))
             if part is not None
         ]
-        for operation in sources(operations, leaves=[part.op for part in parts]):
+        leaves = [part.op for part in parts]
+        for operation in graph_queries.ancestors(operations, leaves, by_data=True):
             if operation.type in _OF_BATCH and operation.name != 'keras_learning_phase':
                 raise ParallaxError(
                     'The updates of %s depend on the batch of a worker (%s) in another way than by '

@@ -37,7 +37,7 @@ def dependencies(operations, variables, gradients):
             for tensor in given:
                 reads |= leaves.get(tensor.op, set())
             inputs = [tensor.op for tensor in given if tensor.op not in leaves]
-            for operation in graph_queries.sources(inputs, leaves=leaves):
+            for operation in graph_queries.ancestors(inputs, leaves, by_data=True):
                 if operation in places:
                     reads.add(places[operation])
                 for tensor in operation.inputs:
@@ -66,7 +66,7 @@ def draws(operations, since):
     """
     found = [
         operation
-        for operation in graph_queries.sources(operations)
+        for operation in graph_queries.ancestors(operations, by_data=True)
         if tensorflow_api.operation_id(operation) > since
         and operation.op_def.is_stateful
         and 'seed2' in operation.node_def.attr
@@ -117,7 +117,7 @@ def signature(operations):
     their signatures are.
     """
     found = collections.Counter()
-    for operation in graph_queries.sources(operations):
+    for operation in graph_queries.ancestors(operations, by_data=True):
         if operation.type != 'Const':
             if operation.type not in _MAKES_WHOLE:
                 found[operation.type] += 1

@@ -22,6 +22,18 @@ from keras_parallax.compat import (
 WRITES = ('Assign', 'AssignSub', 'AssignAdd', 'AssignVariableOp', 'AssignSubVariableOp')
 
 
+def value_reads(storage):
+    """The operations, a list, that give the value of a variable, in loops and branches too."""
+    reads, pending = [], [storage]
+    while pending:
+        for operation in pending.pop().consumers():
+            if operation.type in graph_queries.ENTRANCES:
+                pending.extend(operation.outputs)
+            elif operation.type in ('Identity', 'ReadVariableOp'):
+                reads.append(operation)
+    return reads
+
+
 def order_of(model):
     """The numbers of writes and of reads; fails if a write does not wait for a read."""
     step = graph_queries.ancestors([model.train_function.updates_op, model.total_loss])
@@ -31,7 +43,7 @@ def order_of(model):
         writers = [op for op in storage.consumers() if op in step and op.type in WRITES]
         readers = [
             reader
-            for read in graph_queries.value_reads(variable)
+            for read in value_reads(storage)
             for reader in read.outputs[0].consumers()
             if reader in step
         ]
