@@ -32,20 +32,20 @@ def check_clipping(optimizer, together, dense):
         )
 
 
-def push_rows(table, gradients, split, how):
+def push_rows(table, gradients, split, exchange):
     """This rank's gradients of a sparse table, for each shard on its server.
 
     Args:
         table: a `Table` with shards.
         gradients: this rank's `RowGradients`.
         split: the `SplitIds` of `gradients.rows`, or `None` to split them here.
-        how: the `exchange.Exchange`.
+        exchange: the `exchange.Exchange`.
 
     Returns:
         `Pushed`, with a part for every shard.
     """
-    with tf.device(devices.shard_device(how.rank)):
-        items, restore = split_gradients(table, gradients, split, how)
+    with tf.device(devices.shard_device(exchange.rank)):
+        items, restore = split_gradients(table, gradients, split, exchange)
     parts = []
     for number, (shard, (rows, values)) in enumerate(zip(table.shards, items)):
         with tf.device(shard.device):
@@ -55,25 +55,25 @@ def push_rows(table, gradients, split, how):
     return Pushed([], parts, [])
 
 
-def push_whole(table, gradient, how, computed):
+def push_whole(table, gradient, exchange, computed):
     """This rank's gradient of a dense variable on servers, for each shard on its server.
 
     Args:
         table: a `Table` with shards that is not exchanged by rows.
         gradient: this rank's gradient, of the variable's shape.
-        how: the `exchange.Exchange`.
+        exchange: the `exchange.Exchange`.
         computed: operation that comes when this rank has computed all its gradients.
 
     Returns:
         `Pushed`, with a part for every shard.
     """
-    with tf.device(devices.shard_device(how.rank)), tf.control_dependencies([computed]):
-        small, context = how.compression.compress(tf.identity(gradient))
+    with tf.device(devices.shard_device(exchange.rank)), tf.control_dependencies([computed]):
+        small, context = exchange.compression.compress(tf.identity(gradient))
         pieces = split_rows(small, table)
     parts = []
     for number, (shard, piece) in enumerate(zip(table.shards, pieces)):
         with tf.device(shard.device):
-            arrived = how.compression.decompress(tf.identity(piece), context)
+            arrived = exchange.compression.decompress(tf.identity(piece), context)
         arrived.set_shape(shard.shape)
         parts.append(PartGradient(OwnedShard(table, shard, number), arrived))
     return Pushed([], parts, [])

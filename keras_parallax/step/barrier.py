@@ -25,7 +25,7 @@ class End(NamedTuple):
     awaited: List[tf.FIFOQueue]
 
 
-def end_of_step(tables, operations, pushes, replicas, how):
+def end_of_step(tables, operations, pushes, replicas, exchange):
     """Ends a step when every owner has updated its shards.
 
     Args:
@@ -36,7 +36,7 @@ def end_of_step(tables, operations, pushes, replicas, how):
             not waited for by others, unless a shard's update comes before it: all that one of
             TensorFlow's optimizers or a user's own returns may be a counter of steps that waits
             for the updates (`tests/parallel/test_barrier.py`).
-        how: the `exchange.Exchange`.
+        exchange: the `exchange.Exchange`.
 
     Returns:
         An `End`.
@@ -44,7 +44,7 @@ def end_of_step(tables, operations, pushes, replicas, how):
     shards = [(table, shard) for table in tables for shard in table.plan.shards]
     owners = {table.device_of(shard): table.owner_of(shard) for table, shard in shards}
     own_storage = {tensorflow_api.storage(variable).op for variable in replicas}
-    parts = [part for table in tables if table.shards for part in table.parts_of(how.rank)]
+    parts = [part for table in tables if table.shards for part in table.parts_of(exchange.rank)]
     last = graph_queries.after_writes([part.variable for part in parts])
     updates = [
         operation
@@ -54,28 +54,28 @@ def end_of_step(tables, operations, pushes, replicas, how):
     ]
     given, taken, own, awaited = [], [], [], []
     for number, device in enumerate(sorted(owners)):
-        queues = _queues(device, number, how)
-        if owners[device] == how.rank:
+        queues = _queues(device, number, exchange)
+        if owners[device] == exchange.rank:
             own += queues
             with tf.control_dependencies(updates), tf.device(device):
                 given += [queue.enqueue(tf.constant(True)) for queue in queues]
-        if how.rank in how.pushers:
-            mine = queues[list(how.pushers).index(how.rank)]
+        if exchange.rank in exchange.pushers:
+            mine = queues[list(exchange.pushers).index(exchange.rank)]
             here = [push for push in pushes if push.device == mine.queue_ref.device]
             with tf.control_dependencies(here), tf.device(device):
                 taken.append(mine.dequeue().op)
             awaited.append(mine)
-    if how.host:
-        taken = how.host.pass_on(taken)
+    if exchange.host:
+        taken = exchange.host.pass_on(taken)
     return End(given + taken, own, awaited)
 
 
-def _queues(device, number, how):
+def _queues(device, number, exchange):
     """The queues for tokens on a device, one for each worker that pushes."""
     queues = []
     with tf.name_scope(None), tf.device(device):
-        for worker in how.pushers:
-            name = 'parallax_%s_updated_%d_for_%d' % (how.prefix, number, worker)
+        for worker in exchange.pushers:
+            name = 'parallax_%s_updated_%d_for_%d' % (exchange.prefix, number, worker)
             # A token a step, and it is taken before its worker pushes again.
             queues.append(tf.FIFOQueue(1, [tf.bool], shapes=[[]], shared_name=name, name=name))
     return queues

@@ -190,35 +190,37 @@ class Pushed(NamedTuple):
     queues: List[tf.FIFOQueue]
 
 
-def allgather(table, gradients, how):
+def allgather(table, gradients, exchange):
     """Exchanges a replicated table's gradients: every rank gets the rows of all.
 
     Args:
         table: a `Table` without shards.
         gradients: this rank's `RowGradients`.
-        how: the `Exchange`.
+        exchange: the `Exchange`.
 
     Returns:
         A list of one `PartGradient`, the same on every rank.
     """
-    if how.size > 1:
-        name = '%s.%s' % (how.prefix, table.name)
-        small, restore = half_precision.compress(gradients.values, how.compression, table.widths)
+    if exchange.size > 1:
+        name = '%s.%s' % (exchange.prefix, table.name)
+        small, restore = half_precision.compress(
+            gradients.values, exchange.compression, table.widths
+        )
         gradients = sum_by_row(
             unmerged(horovod_ops.allgather(gradients.rows, name=name + '.rows')),
             restore(unmerged(horovod_ops.allgather(small, name=name + '.values'))),
         )
-    return [PartGradient(part, how.reduced(gradients)) for part in table.parts_of(0)]
+    return [PartGradient(part, exchange.reduced(gradients)) for part in table.parts_of(0)]
 
 
-def split_gradients(table, gradients, split, how):
+def split_gradients(table, gradients, split, exchange):
     """Splits row gradients by shard, in the form in which they travel.
 
     Args:
         table: a `Table` with shards.
         gradients: `RowGradients`.
         split: the `SplitIds` of `gradients.rows`, or `None` to split them here.
-        how: the `Exchange`.
+        exchange: the `Exchange`.
 
     Returns:
         A pair: for each shard a pair of its rows and of what their values are sent as, and a
@@ -226,38 +228,38 @@ def split_gradients(table, gradients, split, how):
     """
     if split is None:
         split = split_by_shard(gradients.rows, table.plan.shards)
-    small, restore = half_precision.compress(gradients.values, how.compression, table.widths)
+    small, restore = half_precision.compress(gradients.values, exchange.compression, table.widths)
     of_shards = [small]
     if len(table.shards) > 1:
         of_shards = [tf.gather(small, places) for places in split.positions]
     return list(zip(split.rows, of_shards)), restore
 
 
-def push_rows(table, gradients, split, how, after):
+def push_rows(table, gradients, split, exchange, after):
     """Exchanges a sparse table's gradients: each row goes to its shard's owner.
 
     Args:
         table: a `Table` with shards.
         gradients: this rank's `RowGradients`.
         split: the `SplitIds` of `gradients.rows`, or `None` to split them here.
-        how: the `Exchange`.
+        exchange: the `Exchange`.
         after: operations that must come before the push.
 
     Returns:
         `Pushed`.
     """
-    with tf.device(devices.shard_device(how.rank)):
+    with tf.device(devices.shard_device(exchange.rank)):
         handed = []
-        if how.host:
-            of_host, handed = how.host.push(table.name, list(gradients), after)
+        if exchange.host:
+            of_host, handed = exchange.host.push(table.name, list(gradients), after)
             if len(of_host) > 1:
                 rows = [tf.reshape(rows, [-1]) for rows, _ in of_host]
                 values = [tf.reshape(values, [-1] + table.row_shape) for _, values in of_host]
                 gradients, split = sum_by_row(tf.concat(rows, 0), tf.concat(values, 0)), None
-        items, restore = split_gradients(table, gradients, split, how)
-    queues, operations = _push(table, items, how, after)
+        items, restore = split_gradients(table, gradients, split, exchange)
+    queues, operations = _push(table, items, exchange, after)
     parts = []
-    for part in table.parts_of(how.rank):
+    for part in table.parts_of(exchange.rank):
         with tf.device(part.variable.device):
             items = [queue.dequeue() for queue in queues[part.shard]]
             rows, values = [tf.concat(column, 0) for column in zip(*items)]
@@ -265,42 +267,43 @@ def push_rows(table, gradients, split, how, after):
             values = restore(values)
             values.set_shape([None] + table.row_shape)
             summed = sum_by_row(as_indices(rows), values)
-            parts.append(PartGradient(part, how.reduced(summed)))
-    return Pushed(handed + operations, parts, _own(queues, table, how.rank))
+            parts.append(PartGradient(part, exchange.reduced(summed)))
+    return Pushed(handed + operations, parts, _own(queues, table, exchange.rank))
 
 
-def push_whole(table, gradient, how, after):
+def push_whole(table, gradient, exchange, after):
     """Exchanges the gradient of a dense variable on servers: each shard's part goes to its owner.
 
     Args:
         table: a `Table` with shards that is not exchanged by rows.
         gradient: this rank's gradient, of the variable's shape.
-        how: the `Exchange`.
+        exchange: the `Exchange`.
         after: operations that must come before the push.
 
     Returns:
         `Pushed`; the gradients of its parts are tensors, means over the ranks.
     """
-    with tf.device(devices.shard_device(how.rank)):
+    with tf.device(devices.shard_device(exchange.rank)):
         handed = []
-        if how.host:
-            of_host, handed = how.host.push(table.name, [gradient], after)
+        if exchange.host:
+            of_host, handed = exchange.host.push(table.name, [gradient], after)
             gradient = tf.add_n([tf.reshape(one, table.plan.shape) for (one,) in of_host])
-        small, context = how.compression.compress(gradient)
+        small, context = exchange.compression.compress(gradient)
         items = [(part,) for part in split_rows(small, table)]
-    queues, operations = _push(table, items, how, after)
+    queues, operations = _push(table, items, exchange, after)
     parts = []
-    for part in table.parts_of(how.rank):
+    for part in table.parts_of(exchange.rank):
         with tf.device(part.variable.device):
             found = [
-                how.compression.decompress(queue.dequeue(), context) for queue in queues[part.shard]
+                exchange.compression.decompress(queue.dequeue(), context)
+                for queue in queues[part.shard]
             ]
-            total = tf.reshape(tf.add_n(found), part.variable.shape) / how.size
+            total = tf.reshape(tf.add_n(found), part.variable.shape) / exchange.size
             parts.append(PartGradient(part, total))
-    return Pushed(handed + operations, parts, _own(queues, table, how.rank))
+    return Pushed(handed + operations, parts, _own(queues, table, exchange.rank))
 
 
-def _push(table, items, how, after):
+def _push(table, items, exchange, after):
     """Pushes an item to each shard of a table.
 
     There is a queue for each pair of a shard and a worker that pushes, on the shard's server. The
@@ -311,13 +314,13 @@ def _push(table, items, how, after):
         A pair: for each shard the list of its queues, and the operations that push.
     """
     queues, operations = [], []
-    with tf.device(devices.shard_device(how.rank)):
+    with tf.device(devices.shard_device(exchange.rank)):
         items = graph_queries.held_back(items, after)
     for number, (shard, item) in enumerate(zip(table.shards, items)):
         of_shard = []
         with tf.name_scope(None), tf.device(shard.device):
-            for worker in how.pushers:
-                name = '%s/%s/shard_%d/from_%d' % (how.prefix, table.name, number, worker)
+            for worker in exchange.pushers:
+                name = '%s/%s/shard_%d/from_%d' % (exchange.prefix, table.name, number, worker)
                 name = 'parallax_' + name.replace('/', '_')
                 of_shard.append(
                     # One item a step, and nobody is more than a step ahead.
@@ -328,8 +331,8 @@ def _push(table, items, how, after):
                         name=name,
                     )
                 )
-            if how.rank in how.pushers:
-                mine = of_shard[list(how.pushers).index(how.rank)]
+            if exchange.rank in exchange.pushers:
+                mine = of_shard[list(exchange.pushers).index(exchange.rank)]
                 operations.append(mine.enqueue(item))
         queues.append(of_shard)
     return queues, operations

@@ -5,7 +5,17 @@ from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.errors import PlanError
 from keras_parallax.job import devices
 from keras_parallax.job.collectives import unfolded_zero
-from keras_parallax.step import asynchronous, exchange, pull_order, table_groups
+from keras_parallax.step import asynchronous, pull_order, table_groups
+from keras_parallax.step.exchange import (
+    Pushed,
+    RowGradients,
+    allgather,
+    gradients_by_row,
+    gradients_of_pull,
+    merged,
+    push_rows,
+    push_whole,
+)
 from keras_parallax.step.table_groups import Joined, groups_of
 from keras_parallax.tables import loss_analysis, sharding
 from keras_parallax.tables.pull import Connection, SplitIds, gather_rows
@@ -19,7 +29,7 @@ class StepGradients:
         dense: the dense variables that every rank holds.
         tables: the `Table`s.
         members: the set of operations that the loss depends on.
-        how: the `exchange.Exchange`.
+        exchange: the `exchange.Exchange`.
         sync: whether the gradients of all ranks are applied together.
         slices: whether `IndexedSlices` of `dense` stay as they come.
 
@@ -34,8 +44,8 @@ class StepGradients:
         totals: sums over the ranks that every rank must have computed by the end of the step.
     """
 
-    def __init__(self, loss, dense, tables, members, how, sync, slices=False):
-        self._loss, self._members, self._how, self._sync = loss, members, how, sync
+    def __init__(self, loss, dense, tables, members, exchange, sync, slices=False):
+        self._loss, self._members, self._exchange, self._sync = loss, members, exchange, sync
         self._tables = list(tables)
         self._sharded = any(table.shards for table in self._tables)
         self.parts, self.pushes, self.queues, self.connections = [], [], [], []
@@ -71,7 +81,7 @@ class StepGradients:
             return self._squares
         nothing = unfolded_zero(self._loss)
         mine = tf.stack([squares.get(table, nothing) for table in self._tables])
-        total = self._how.allreduce(mine, 'squared_norms')
+        total = self._exchange.allreduce(mine, 'squared_norms')
         self.totals.append(total)
         self._squares = {table: total[number] for number, table in enumerate(self._tables)}
         return self._squares
@@ -111,8 +121,8 @@ class StepGradients:
 
     def _average(self, gradient, name):
         if not isinstance(gradient, tf.IndexedSlices):
-            return self._how.average(gradient, name)
-        if self._how.size > 1 and _has_whole_table(gradient):
+            return self._exchange.average(gradient, name)
+        if self._exchange.size > 1 and _has_whole_table(gradient):
             raise PlanError(
                 'The optimizer computes with the rows of gradients as they come, repeats and all, '
                 'and in that of %s there is one of the whole table, as of a regularizer, which '
@@ -120,7 +130,7 @@ class StepGradients:
                 '(tf.convert_to_tensor), or take the regularizer away, or train with one worker.'
                 % name
             )
-        return self._how.average_slices(gradient, name)
+        return self._exchange.average_slices(gradient, name)
 
     def _exchange_all(self, gradients, computed):
         """Sums the gradients of all tables over the ranks; returns a list of `Pushed`."""
@@ -169,13 +179,12 @@ class StepGradients:
         What a rank pulls whole from its own server is not a copy. So it is pushed, and then
         updated, when this rank has `computed` all its gradients.
         """
-        how = self._how
-        if how.host:
-            how.host.pull_whole(table)
+        if self._exchange.host:
+            self._exchange.host.pull_whole(table)
         gradient = tf.convert_to_tensor(gradients[table.variable.value()])
         if not self._sync:
-            return asynchronous.push_whole(table, gradient, how, computed)
-        return exchange.push_whole(table, gradient, how, [computed])
+            return asynchronous.push_whole(table, gradient, self._exchange, computed)
+        return push_whole(table, gradient, self._exchange, [computed])
 
     def _allgather(self, table, gradients):
         """Sums the gradients of a table that every rank holds; returns `Pushed`."""
@@ -184,8 +193,8 @@ class StepGradients:
             for ids, output in sharding.lookups_in(table, self._members)
             if output in gradients
         ]
-        mine = exchange.gradients_by_row(table, lookups)
-        return exchange.Pushed([], exchange.allgather(table, mine, self._how), [])
+        mine = gradients_by_row(table, lookups)
+        return Pushed([], allgather(table, mine, self._exchange), [])
 
     def _connect(self, pulls):
         """Has the step pull rows in its own way, where that is not as a prediction does.
@@ -196,10 +205,10 @@ class StepGradients:
         Returns:
             The same with the `Pull`s of the step, where they are others.
         """
-        how, found = self._how, {}
+        compression, found = self._exchange.pull_compression, {}
         small = [table for table in pulls if table_groups.is_small(table.plan)]
         first = pull_order.needed_first(pulls, self._members, small)
-        as_predicted = how.pull_compression is hvd.Compression.none and not self._aggregates
+        as_predicted = compression is hvd.Compression.none and not self._aggregates
         # Those that wait for nothing come first, so that what others wait for is there.
         for table in sorted(first, key=lambda table: len(first[table])):
             if as_predicted and not first[table] and not isinstance(table, Joined):
@@ -218,16 +227,16 @@ class StepGradients:
 
     def _pull(self, table, name, split):
         """Rows of a table, joined ones or a bundle: with the host's other workers, if any."""
-        how = self._how
+        compression = self._exchange.pull_compression
         if self._aggregates:
-            return how.host.pull_rows(table, name, split.ids, how.pull_compression)
-        return gather_rows(table, split, how.pull_compression)
+            return self._exchange.host.pull_rows(table, name, split.ids, compression)
+        return gather_rows(table, split, compression)
 
     def _push(self, table, pulls, gradients):
         """Sums a sharded table's gradients; returns `Pushed`."""
         with self._on_worker():
             by_pull = [_gradients(table, pull, gradients) for pull in pulls]
-            mine, split = exchange.merged(by_pull)
+            mine, split = merged(by_pull)
         self._count(table, mine.rows)
         return self._push_rows(table, mine, split, self._reads(table, pulls))
 
@@ -243,7 +252,7 @@ class StepGradients:
             values = [
                 _gradients(table, pull, gradients)[0].values for table, pull in zip(members, mine)
             ]
-            summed = exchange.RowGradients(split.ids, tf.concat(values, 0))
+            summed = RowGradients(split.ids, tf.concat(values, 0))
             for table, pull, of_member in zip(members, mine, of_members):
                 self.connections += _connections(table, pull, of_member)
                 self._count(table, pull.split.ids)
@@ -256,15 +265,15 @@ class StepGradients:
     @property
     def _aggregates(self):
         """Whether the host's workers pull together."""
-        return self._how.host is not None and self._how.host.shares
+        return self._exchange.host is not None and self._exchange.host.shares
 
     def _on_worker(self):
-        return tf.device(devices.shard_device(self._how.rank))
+        return tf.device(devices.shard_device(self._exchange.rank))
 
     def _push_rows(self, table, gradients, split, after):
         if not self._sync:
-            return asynchronous.push_rows(table, gradients, split, self._how)
-        return exchange.push_rows(table, gradients, split, self._how, after)
+            return asynchronous.push_rows(table, gradients, split, self._exchange)
+        return push_rows(table, gradients, split, self._exchange, after)
 
     def _count(self, table, rows):
         """Notes how many rows of a table, or of each of joined ones, the batch touches."""
@@ -333,8 +342,8 @@ def _connections(table, pull, rows):
 def _gradients(table, pull, gradients):
     """As `exchange.gradients_of_pull`, also of joined tables."""
     if isinstance(table, Joined):
-        return exchange.RowGradients(pull.split.ids, table.gradients(gradients)), pull.split
-    return exchange.gradients_of_pull(table, pull, gradients)
+        return RowGradients(pull.split.ids, table.gradients(gradients)), pull.split
+    return gradients_of_pull(table, pull, gradients)
 
 
 def _after(tensors, split):

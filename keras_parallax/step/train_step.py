@@ -166,7 +166,7 @@ class TrainStep:
     def _assemble(self):
         """Builds the operations of the step, a list, from the tables as they are now."""
         self._prefix = '%s.%d' % (self._settings.name, next(_numbers))
-        self._how = exchange.Exchange(
+        self._exchange = exchange.Exchange(
             self.rank,
             self.size,
             self._settings.sparse_reduction,
@@ -185,8 +185,8 @@ class TrainStep:
             if self._tables:
                 operations.extend(self._end_of_step(operations))
             self._interruptions = [queues.closing(self._queues)]
-            if self._how.host:
-                self._interruptions.extend(self._how.host.interruptions())
+            if self._exchange.host:
+                self._interruptions.extend(self._exchange.host.interruptions())
             # Where a process is gone this may never end: so it comes last.
             self._interruptions.append(queues.closing(self._awaited))
             self._job.interrupt_on_failure(self)
@@ -202,7 +202,7 @@ class TrainStep:
     @property
     def connections(self):
         """The `pull.Connection`s that hold in the step."""
-        of_host = self._how.host.connections if self._how.host else []
+        of_host = self._exchange.host.connections if self._exchange.host else []
         return self._gradients.connections + of_host
 
     @property
@@ -292,7 +292,7 @@ class TrainStep:
                 operations,
                 self._gradients.pushes,
                 self._synced.values(),
-                self._how,
+                self._exchange,
             )
             self._queues.extend(end.own_queues)
             self._awaited.extend(end.awaited)
@@ -325,7 +325,7 @@ class TrainStep:
         if not self._timing.sync:
             asynchronous.check_clipping(self._optimizer, self._package.clip_together, dense)
         found = self._gradients = StepGradients(
-            self._loss, dense, tables.values(), members, self._how, self._timing.sync, slices
+            self._loss, dense, tables.values(), members, self._exchange, self._timing.sync, slices
         )
         reduced, gate = found.reduced, tensorflow_api.operation_id(tf.no_op())
         by_tensorflow = keras_api.tensorflows(self._optimizer) is not None
