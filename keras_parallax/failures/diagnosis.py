@@ -77,7 +77,7 @@ def report_due(reported, lockstep_began, is_awaited=False):
     return min(max(reported, lockstep_began) + INTERVAL_SECONDS, reported + QUIET_SECONDS)
 
 
-def verdict(states, step_timeout=0):
+def diagnose(states, step_timeout=0):
     """Judges the reports of all ranks.
 
     Args:
@@ -118,11 +118,11 @@ def different_calls(calls):
     return None
 
 
-def speaker(states):
+def reporter_rank(states):
     """The one rank that tells the user why the job cannot go on; a failed one tells that itself.
 
     Args:
-        states: as `verdict` takes them.
+        states: as `diagnose` takes them.
 
     Returns:
         The lowest of those ranks that are not to blame, if there are any: of the ranks that run,

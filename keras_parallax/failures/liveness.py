@@ -167,7 +167,7 @@ class Liveness:
     Args:
         rank: this process's rank.
         timeout: seconds without news after which the job is given up; 0 for never.
-        guard: the `Guard` of this process, which wants to hear that it lives.
+        guard: the `Watchdog` of this process, which wants to hear that it lives.
         on_lost: function that is called, once, with the exception that says who is lost, with
             whether this rank is to tell the user if the ranks' guards cannot agree on one, and with
             whether it can be heard.
@@ -279,7 +279,7 @@ class Liveness:
     def _absent(self):
         """The sentence about ranks that did not start, or `None`."""
         absent = rendezvous.absent(
-            rendezvous.Place(os.environ), int(os.environ.get('HOROVOD_SIZE', 0))
+            rendezvous.RendezvousStore(os.environ), int(os.environ.get('HOROVOD_SIZE', 0))
         )
         if not absent:
             return None

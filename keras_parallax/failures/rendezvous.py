@@ -18,7 +18,7 @@ _CLAIM_SECONDS = 1
 _HOROVOD, _OWN = 'global_', 'parallax'
 
 
-class Place:
+class RendezvousStore:
     """The store of this process's job.
 
     Args:
@@ -67,7 +67,7 @@ def claim(place, rank):
     """Asks to be the one who tells the user why the job ends, before all ranks have met.
 
     Args:
-        place: the `Place`.
+        place: the `RendezvousStore`.
         rank: who has something to tell.
 
     Returns:
@@ -91,7 +91,7 @@ def announce(place, environ, host, hosts):
     """Says that this rank has started, and what it knows of who is where.
 
     Args:
-        place: the `Place`.
+        place: the `RendezvousStore`.
         environ: the process's environment, as `horovodrun` sets it for Gloo.
         host: the name of this host.
         hosts: the names of all ranks' hosts, as `launcher.hosts_of_ranks` finds them, or `None`.
@@ -110,7 +110,7 @@ def absent(place, size):
     """The ranks that never came, and their hosts.
 
     Args:
-        place: the `Place`.
+        place: the `RendezvousStore`.
         size: the number of ranks of the job.
 
     Returns:

@@ -70,7 +70,7 @@ def _say(text):
         return False
 
 
-class Spokesman:
+class ReporterElection:
     """Sees to it that the user is told once: the side of guard 0, and that of the other guards.
 
     Args:
@@ -91,7 +91,7 @@ class Spokesman:
         return listener + list(self._strangers) + list(self._others) + list(self._first)
 
     def meet(self, address, port, key):
-        """Takes note of where guard 0 is, as `Guard.meet` takes it."""
+        """Takes note of where guard 0 is, as `Watchdog.meet` takes it."""
         self._key = key
         if self._listener is None:
             with contextlib.suppress(OSError):

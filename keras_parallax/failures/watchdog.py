@@ -42,7 +42,7 @@ _SIGNAL_AT_PARENTS_END = 1
 _PATIENCE_SECONDS = 12
 
 
-class Guard:
+class Watchdog:
     """The guard of this process. It ends with the process, or when it is dismissed.
 
     Args:
@@ -260,8 +260,8 @@ def _main(process, rank, host, silence_seconds, stopped_seconds, listener):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         raise _ToldToEnd
 
-    place = rendezvous.Place(os.environ)
-    teller = reporter_election.Spokesman(
+    place = rendezvous.RendezvousStore(os.environ)
+    teller = reporter_election.ReporterElection(
         rank,
         socket.socket(fileno=listener) if listener >= 0 else None,
         lambda rank: rendezvous.claim(place, rank),

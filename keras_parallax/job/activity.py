@@ -146,7 +146,7 @@ class Activity:
         self._progress = self._progress._replace(broken=broken)
 
     def report(self):
-        """A dict of what there is to tell of it, in the fields of a state that `verdict` takes."""
+        """A dict of what there is to tell of it, in the fields of a state that `diagnose` takes."""
         progress, began = self._progress, self._began
         lasts = 0 if began is None else round(time.monotonic() - began, 3)
         told = dict(progress._asdict(), in_step=0 if progress.in_gather else lasts)

@@ -3,7 +3,7 @@
 `horovodrun` 0.19.5 waits for every process even after one has failed, so a rank that waits for a
 failed one would wait for ever. Every rank therefore tells the others how it is over Horovod, from a
 thread of its own, as often as `diagnosis.report_due` says. A rank that can no longer tell is found
-out by `liveness` and spoken for by `guard`.
+out by `liveness` and spoken for by `watchdog`.
 """
 
 import atexit
@@ -34,10 +34,10 @@ from keras_parallax.failures.diagnosis import (
     FINISHED,
     INTERVAL_SECONDS,
     RUNNING,
+    diagnose,
     different_calls,
     report_due,
-    speaker,
-    verdict,
+    reporter_rank,
 )
 from keras_parallax.job import dedicated_servers, devices, launcher, worker_servers
 from keras_parallax.job.activity import Activity
@@ -105,10 +105,13 @@ class Job:
             self._look_out()
             patience = _START_SHARE * _gloo_timeout()
             self._liveness.start_deadline = time.monotonic() + patience
-            place, hosts = rendezvous.Place(os.environ), launcher.hosts_of_ranks(os.environ)
+            place, hosts = (
+                rendezvous.RendezvousStore(os.environ),
+                launcher.hosts_of_ranks(os.environ),
+            )
             rendezvous.announce(place, os.environ, socket.gethostname(), hosts)
         elif ranks == 1:
-            self._guard = watchdog.Guard(0, socket.gethostname(), 0, 0)
+            self._guard = watchdog.Watchdog(0, socket.gethostname(), 0, 0)
         hvd.init()
         if self._liveness is not None:
             self._liveness.start_deadline = None
@@ -308,7 +311,7 @@ class Job:
         if self.rank == 0:
             with contextlib.suppress(ParallaxError):
                 address = worker_servers.find_own_address()
-        self._guard = watchdog.Guard(
+        self._guard = watchdog.Watchdog(
             self.rank,
             socket.gethostname(),
             self.step_timeout and self.step_timeout + _HANG_SECONDS,
@@ -355,11 +358,11 @@ class Job:
                 break
             finally:
                 self._liveness.waiting_since = None
-            problem = verdict(states, self.step_timeout)
+            problem = diagnose(states, self.step_timeout)
             if problem:
                 self._states = states
                 if report['state'] != FAILED:
-                    self._fail(problem, speaker(states) == self.rank)
+                    self._fail(problem, reporter_rank(states) == self.rank)
                 if self._state == RUNNING and not self.activity.waits:
                     # The others may wait for this rank in an operation of Horovod's.
                     self._shut_down()

@@ -26,7 +26,7 @@ def met(states):
     """The ranks whose wait at a write is over.
 
     Args:
-        states: the reports of all ranks, as `diagnosis.verdict` takes them. `in_write` is a list of
+        states: all reports, as `diagnosis.diagnose` takes them. `in_write` is a list of
             the number of the write that a rank waits at, for what, and whether it has written.
 
     Returns:
@@ -163,7 +163,7 @@ class WriteOrder:
         return met(wait.states), wait.states
 
     def report(self):
-        """A dict of what there is to tell of it, in the fields of a state that `verdict` takes."""
+        """A dict of what there is to tell of it, in the fields of a state that `diagnose` takes."""
         wait = self._wait
         if wait is None:
             return {}

@@ -40,13 +40,13 @@ def environ(port, rank=0):
 def start(store, rank, host, hosts=None):
     """What a rank does when it starts, and Horovod after it."""
     variables = environ(store.port, rank)
-    place = rendezvous.Place(variables)
+    place = rendezvous.RendezvousStore(variables)
     rendezvous.announce(place, variables, host, hosts)
     place.put('global_', rank, 'where to reach it')
 
 
 def place_of(store):
-    return rendezvous.Place(environ(store.port))
+    return rendezvous.RendezvousStore(environ(store.port))
 
 
 def closed_port():
@@ -74,15 +74,15 @@ def test_a_rank_that_ended_before_horovod_came_to_it_is_absent_and_its_host_know
     for rank in range(3):
         start(store, rank, 'h%d' % rank)
     variables = environ(store.port, 4)
-    rendezvous.announce(rendezvous.Place(variables), variables, 'third', None)
+    rendezvous.announce(rendezvous.RendezvousStore(variables), variables, 'third', None)
     assert rendezvous.absent(place_of(store), 5) == {3: 'third', 4: 'third'}
 
 
 def test_nobody_is_absent_when_the_place_is_closed_or_there_is_none():
     variables = environ(closed_port())
-    assert rendezvous.absent(rendezvous.Place(variables), 5) == {}
-    rendezvous.announce(rendezvous.Place(variables), variables, 'first', None)
-    assert rendezvous.absent(rendezvous.Place({}), 5) == {}
+    assert rendezvous.absent(rendezvous.RendezvousStore(variables), 5) == {}
+    rendezvous.announce(rendezvous.RendezvousStore(variables), variables, 'first', None)
+    assert rendezvous.absent(rendezvous.RendezvousStore({}), 5) == {}
 
 
 def test_a_proxy_in_the_environment_is_not_asked(store, monkeypatch):
@@ -111,6 +111,9 @@ def test_one_of_those_who_ask_at_once_tells_the_user_and_it_is_the_lowest(store)
 
 
 def test_who_finds_the_place_closed_is_told_so():
-    for place in (rendezvous.Place(environ(closed_port())), rendezvous.Place({})):
+    for place in (
+        rendezvous.RendezvousStore(environ(closed_port())),
+        rendezvous.RendezvousStore({}),
+    ):
         with pytest.raises(OSError):
             rendezvous.claim(place, 1)

@@ -17,9 +17,9 @@ from keras_parallax.failures.watchdog import __file__ as GUARD
 RANK = """
 import json, os, sys
 sys.path.append(os.path.dirname(sys.argv[1]))
-from watchdog import Guard
+from watchdog import Watchdog
 rank = int(sys.argv[2])
-guard = Guard(rank, 'h', 0, 2, None if rank else '127.0.0.1')
+guard = Watchdog(rank, 'h', 0, 2, None if rank else '127.0.0.1')
 print(json.dumps([guard._process.pid, guard.place]), flush=True)
 for line in sys.stdin:
     word, *rest = json.loads(line)

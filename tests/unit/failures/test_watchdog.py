@@ -14,8 +14,8 @@ from keras_parallax.failures.watchdog import sentence
 RANK = """
 import os, signal, sys, time
 sys.path.append(os.path.dirname(sys.argv[1]))
-from watchdog import Guard
-guard = Guard(3, 'gpu-7', float(sys.argv[2]), float(sys.argv[3]))
+from watchdog import Watchdog
+guard = Watchdog(3, 'gpu-7', float(sys.argv[2]), float(sys.argv[3]))
 """
 
 
@@ -67,7 +67,7 @@ def test_a_guard_speaks_also_if_the_thread_that_made_it_had_ended():
     script = """
 import threading
 guard.dismiss()
-thread = threading.Thread(target=Guard, args=(4, 'gpu-8', 0, 0))
+thread = threading.Thread(target=Watchdog, args=(4, 'gpu-8', 0, 0))
 thread.start()
 thread.join()
 """

@@ -1,4 +1,4 @@
-"""The verdict on a job, from the reports of its ranks."""
+"""The diagnosis of a job, from the reports of its ranks."""
 
 from types import SimpleNamespace
 
@@ -15,7 +15,7 @@ from keras_parallax.errors import (
     UnequalCallsError,
     WorkerFailedError,
 )
-from keras_parallax.failures.diagnosis import different_calls, report_due, speaker, verdict
+from keras_parallax.failures.diagnosis import diagnose, different_calls, report_due, reporter_rank
 from keras_parallax.job import job
 from keras_parallax.job.activity import Activity
 
@@ -61,12 +61,12 @@ def broken(steps, step, ago=5):
     ],
 )
 def test_a_job_that_can_go_on_has_no_problem(states):
-    assert verdict(states, 600) is None
+    assert diagnose(states, 600) is None
 
 
 def test_a_rank_that_waits_in_a_call_for_one_that_has_ended_is_told():
     waiting = dict(running(3), gathers=5, in_gather=True, call='strategy.resume')
-    problem = verdict([dict(finished(3), gathers=4), waiting, dict(finished(3), gathers=4)])
+    problem = diagnose([dict(finished(3), gathers=4), waiting, dict(finished(3), gathers=4)])
     assert isinstance(problem, UnequalCallsError)
     expected = 'Rank 1 waits in strategy.resume for rank 0 and rank 2, which have ended'
     assert str(problem).startswith(expected)
@@ -74,31 +74,31 @@ def test_a_rank_that_waits_in_a_call_for_one_that_has_ended_is_told():
 
 def test_a_rank_that_has_long_been_in_horovod_after_another_has_ended_is_told():
     waiting = dict(running(3), in_horovod='HorovodAllreduce_7')
-    assert verdict([waiting, running(3)]) is None
-    problem = verdict([waiting, finished(3)])
+    assert diagnose([waiting, running(3)]) is None
+    problem = diagnose([waiting, finished(3)])
     assert isinstance(problem, UnequalCallsError)
     expected = "Rank 0 waits in Horovod's operation HorovodAllreduce_7 for rank 1, which has ended"
     assert str(problem).startswith(expected)
 
 
 def test_a_rank_that_catches_the_error_of_its_step_is_named_to_those_that_wait():
-    problem = verdict([running(4, 5), broken(4, 4)])
+    problem = diagnose([running(4, 5), broken(4, 4)])
     assert isinstance(problem, WorkerFailedError)
     assert str(problem) == 'Rank 1 on host here failed in training batch 4: KeyError: 7'
     # Also when it has ended since, or trains on by itself.
-    assert str(verdict([running(4, 5), dict(broken(4, 4), state='finished')])) == str(problem)
-    assert str(verdict([running(4, 5), broken(5, 4)])) == str(problem)
+    assert str(diagnose([running(4, 5), dict(broken(4, 4), state='finished')])) == str(problem)
+    assert str(diagnose([running(4, 5), broken(5, 4)])) == str(problem)
     # Or when the others have come from their step to where all are to meet.
     waiting = dict(running(3), gathers=3, in_gather=True)
-    assert str(verdict([waiting, broken(3, 4)])) == str(problem)
+    assert str(diagnose([waiting, broken(3, 4)])) == str(problem)
 
 
 def test_a_wait_in_a_call_may_last_as_long_as_a_step():
     waiting = dict(running(3), gathers=5, in_gather=True, call='strategy.resume', in_call=601)
-    problem = verdict([waiting, dict(running(3), gathers=4)], 600)
+    problem = diagnose([waiting, dict(running(3), gathers=4)], 600)
     assert isinstance(problem, WorkerFailedError)
     assert str(problem).startswith('Rank 0 has waited 601 s in strategy.resume for rank 1.')
-    assert verdict([waiting, dict(running(3), gathers=4)], 0) is None
+    assert diagnose([waiting, dict(running(3), gathers=4)], 0) is None
 
 
 def test_ranks_that_meet_in_different_calls_are_told():
@@ -108,9 +108,9 @@ def test_ranks_that_meet_in_different_calls_are_told():
     expected = 'Rank 0 is in strategy.resume, but rank 2 in a call that all ranks make'
     assert str(problem).startswith(expected)
     waiting = dict(running(3), gathers=5, in_gather=True, call='strategy.resume')
-    assert verdict([waiting, dict(waiting)]) is None
-    assert verdict([waiting, dict(waiting, gathers=6, call='fit')]) is None
-    problem = verdict([dict(running(3), gathers=4), waiting, dict(waiting, call='fit')])
+    assert diagnose([waiting, dict(waiting)]) is None
+    assert diagnose([waiting, dict(waiting, gathers=6, call='fit')]) is None
+    problem = diagnose([dict(running(3), gathers=4), waiting, dict(waiting, call='fit')])
     assert str(problem).startswith('Rank 1 is in strategy.resume, but rank 2 in fit')
 
 
@@ -136,28 +136,28 @@ def test_a_rank_reports_the_outermost_call_and_only_errors_of_steps_that_are_new
 
 
 def test_a_failed_rank_is_named_with_its_host_and_its_error():
-    problem = verdict([running(3), running(3), failed(2, 'gpu-7', 'ValueError: no such file')])
+    problem = diagnose([running(3), running(3), failed(2, 'gpu-7', 'ValueError: no such file')])
     assert isinstance(problem, WorkerFailedError)
     assert str(problem) == 'Rank 2 on host gpu-7 failed: ValueError: no such file'
 
 
 def test_the_first_of_two_failed_ranks_is_named():
-    problem = verdict([running(3), failed(2, 'a'), failed(2, 'b')])
+    problem = diagnose([running(3), failed(2, 'a'), failed(2, 'b')])
     assert str(problem).startswith('Rank 1 on host a failed')
 
 
 def test_a_failure_counts_more_than_unequal_batches():
-    assert isinstance(verdict([finished(2), running(3), failed(3)]), WorkerFailedError)
+    assert isinstance(diagnose([finished(2), running(3), failed(3)]), WorkerFailedError)
 
 
 def test_a_lost_server_counts_more_than_the_ranks_that_fail_for_it():
     sentence = 'The server at a:1 is gone.'
-    problem = verdict([failed(3), dict(running(3), lost=sentence)])
+    problem = diagnose([failed(3), dict(running(3), lost=sentence)])
     assert isinstance(problem, ServerLostError) and str(problem) == sentence
 
 
 def test_a_rank_that_begins_a_batch_which_another_never_will_is_told():
-    problem = verdict([running(4), finished(3)])
+    problem = diagnose([running(4), finished(3)])
     assert isinstance(problem, UnequalBatchesError)
     message = str(problem)
     assert 'Rank 1 ended after 3 training batches while rank 0 began batch 4' in message
@@ -165,18 +165,18 @@ def test_a_rank_that_begins_a_batch_which_another_never_will_is_told():
 
 
 def test_all_ranks_that_wait_are_told():
-    message = str(verdict([running(4), finished(3), running(3), running(5)]))
+    message = str(diagnose([running(4), finished(3), running(3), running(5)]))
     assert 'rank 0 began batch 4, rank 3 began batch 5' in message
     assert 'rank 2' not in message
 
 
 def test_the_rank_that_ended_first_is_told():
-    message = str(verdict([finished(4), finished(2), running(4)]))
+    message = str(diagnose([finished(4), finished(2), running(4)]))
     assert message.startswith('Rank 1 ended after 2 training batches')
 
 
 def test_a_rank_that_ended_without_training_is_told_like_any_other():
-    problem = verdict([finished(0), running(1)])
+    problem = diagnose([finished(0), running(1)])
     assert isinstance(problem, UnequalBatchesError)
     assert 'Rank 0 ended after 0 training batches' in str(problem)
 
@@ -190,7 +190,7 @@ def stepping(steps, gathers):
 
 
 def test_ranks_that_wait_for_each_other_at_different_places_are_told():
-    problem = verdict([gathering(6, 4), stepping(7, 3)])
+    problem = diagnose([gathering(6, 4), stepping(7, 3)])
     assert isinstance(problem, UnequalBatchesError)
     assert 'Rank 0 waits for the other ranks after 6 training batches' in str(problem)
     assert 'rank 1 began batch 7' in str(problem)
@@ -209,18 +209,18 @@ def test_ranks_that_wait_for_each_other_at_different_places_are_told():
     ],
 )
 def test_a_rank_that_waits_for_one_that_can_come_has_no_problem(states):
-    assert verdict(states) is None
+    assert diagnose(states) is None
 
 
 def test_a_step_may_last_as_long_as_the_deadline_allows():
-    assert verdict([running(4, 600), running(3, 0)], 600) is None
-    assert verdict([running(4, 10**6), running(3, 0)], 0) is None
-    assert verdict([running(4, 0), running(3, 0)], 600) is None
+    assert diagnose([running(4, 600), running(3, 0)], 600) is None
+    assert diagnose([running(4, 10**6), running(3, 0)], 0) is None
+    assert diagnose([running(4, 0), running(3, 0)], 600) is None
 
 
 @pytest.mark.parametrize('more', [[], [finished(4)]])
 def test_the_rank_that_does_not_begin_a_step_in_time_is_named(more):
-    problem = verdict([running(4, 601.5), running(3, 0, 'gpu-7'), running(4, 590)] + more, 600)
+    problem = diagnose([running(4, 601.5), running(3, 0, 'gpu-7'), running(4, 590)] + more, 600)
     assert isinstance(problem, WorkerFailedError)
     assert str(problem).startswith(
         'Rank 0 has waited 601 s in training batch 4 for rank 1 on host gpu-7, which did not begin'
@@ -229,30 +229,30 @@ def test_the_rank_that_does_not_begin_a_step_in_time_is_named(more):
 
 
 def test_a_step_that_all_ranks_have_begun_and_none_ends_is_named():
-    problem = verdict([running(4, 590), running(4, 601, 'gpu-7')], 600)
+    problem = diagnose([running(4, 590), running(4, 601, 'gpu-7')], 600)
     assert 'Training batch 4 has lasted 601 s on rank 1 on host gpu-7' in str(problem)
 
 
 def test_a_failure_counts_more_than_a_step_that_is_overdue():
-    assert 'failed' in str(verdict([running(4, 700), failed(3)], 600))
+    assert 'failed' in str(diagnose([running(4, 700), failed(3)], 600))
 
 
 # --- who tells the user ---
 
 
 def test_the_lowest_rank_that_is_not_to_blame_tells():
-    assert speaker([running(3), failed(3), running(3)]) == 0
-    assert speaker([failed(3), failed(2), running(3), running(3)]) == 2
+    assert reporter_rank([running(3), failed(3), running(3)]) == 0
+    assert reporter_rank([failed(3), failed(2), running(3), running(3)]) == 2
     # Who waits for others has begun more steps, and who has ended waits for nobody.
-    assert speaker([running(3), running(4), running(4)]) == 1
-    assert speaker([finished(3), finished(3), running(4), running(4)]) == 2
+    assert reporter_rank([running(3), running(4), running(4)]) == 1
+    assert reporter_rank([finished(3), finished(3), running(4), running(4)]) == 2
     # The script has caught what it would be told.
-    assert speaker([broken(5, 4), running(4)]) == 1
+    assert reporter_rank([broken(5, 4), running(4)]) == 1
 
 
 def test_somebody_tells_although_nobody_is_left():
-    assert speaker([failed(3), finished(2), finished(2)]) == 1
-    assert speaker([failed(3), failed(3)]) == 0
+    assert reporter_rank([failed(3), finished(2), finished(2)]) == 1
+    assert reporter_rank([failed(3), failed(3)]) == 0
 
 
 # --- settings ----------------------------------------------------------------
