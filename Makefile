@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help env install demo test test-unit test-parallel test-outside lint format docs bench bench-one bench-smoke bench-soak clean distclean
+.PHONY: help env install demo test test-unit test-parallel test-outside lint format layers docs bench bench-one bench-smoke bench-soak clean distclean
 
 # Programs of the environment start each other by name (horovodrun starts python, tests start
 # horovodrun), so .venv/bin leads PATH, activated or not. Not exported to the whole Makefile:
@@ -48,15 +48,19 @@ test-outside: install ## Run code of others on us, from the package registry and
 	@scripts/make_tools.sh
 	@touch $@
 
-lint: .venv-tools/stamp ## Check style, order of folders, and that what comments and pages cite exists
+lint: .venv-tools/stamp ## Check style, order of folders and its picture, and that what pages cite exists
 	.venv-tools/bin/ruff check .
 	.venv-tools/bin/ruff format --check .
 	.venv-tools/bin/python scripts/check_references.py
 	PYTHONPATH=. .venv-tools/bin/lint-imports --no-cache
+	PYTHONPATH=. .venv-tools/bin/python scripts/draw_layers.py --check
 
 format: .venv-tools/stamp ## Format the code and mend what lint can mend by itself
 	.venv-tools/bin/ruff check --fix .
 	.venv-tools/bin/ruff format .
+
+layers: .venv-tools/stamp ## Draw which folder imports which, for docs/architecture.md
+	PYTHONPATH=. .venv-tools/bin/python scripts/draw_layers.py
 
 # The variable silences the theme's notice about a MkDocs 2 that is not used here.
 docs: .venv-tools/stamp ## Build the documentation into site/
