@@ -52,6 +52,7 @@ lint: .venv-tools/stamp ## Check style, order of folders and its picture, and th
 	.venv-tools/bin/ruff check .
 	.venv-tools/bin/ruff format --check .
 	.venv-tools/bin/python scripts/check_references.py
+	.venv-tools/bin/python scripts/check_private_names.py
 	PYTHONPATH=. .venv-tools/bin/lint-imports --no-cache
 	PYTHONPATH=. .venv-tools/bin/python scripts/draw_layers.py --check
 

@@ -128,7 +128,7 @@ def _before_training(model):
     if graph_scope is not None and graph_scope.must_exchange:
         if ours:
             return None  # Its `TrainStep` has looked at the scope.
-        weights = getattr(model, '_collected_trainable_weights', ())
+        weights = keras_api.trained_weights(model)
         if any(isinstance(weight, ShardedVariable) for weight in weights):
             raise compiled_outside()
         if not exchanges:

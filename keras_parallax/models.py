@@ -7,7 +7,7 @@ import warnings
 
 from keras_parallax import compiling, training_loop
 from keras_parallax.checkpoint import keras_file_read, keras_file_write, once, resume
-from keras_parallax.compat import keras_api, late_import
+from keras_parallax.compat import keras_api, late_import, patches
 from keras_parallax.compat.horovod_api import hvd
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.errors import CheckpointError, ParallaxError, ScopeError
@@ -173,7 +173,7 @@ def _install():
             network.save_weights = _routed(network.save_weights, _save_weights)
             network.load_weights = _routed(network.load_weights, _load_weights)
             model.compile = compiling.compile_of(model.compile)
-            model._make_train_function = compiling.train_function_of(model._make_train_function)
+            patches.replace(model, '_make_train_function', compiling.train_function_of)
             base = package.module.optimizers.Optimizer
             base.get_gradients = compiling.get_gradients_of(base.get_gradients)
             package.layer.add_weight = graph_scope_module.recording(package)

@@ -5,7 +5,7 @@ import functools
 
 from keras_parallax import models
 from keras_parallax.checkpoint import resume
-from keras_parallax.compat import keras_api, session_config
+from keras_parallax.compat import keras_api, session_config, tensorflow_api
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.errors import PlanError, ScopeError
 from keras_parallax.job import job
@@ -128,12 +128,10 @@ class ParallaxStrategy:
                 "A strategy's sessions span the servers of all workers, so its config cannot set "
                 '%s; leave that out.' % ' and '.join(unfit)
             )
-        earlier = [
-            getattr(session, '_config', None)
-            for session in keras_api.open_sessions(tf.get_default_graph())
-        ]
+        sessions = keras_api.open_sessions(tf.get_default_graph())
+        earlier = map(tensorflow_api.config_of, sessions)
         # What Keras uses counts most.
-        earlier = [config for config in reversed(earlier) if config is not None]
+        earlier = [config for config in reversed(list(earlier)) if config is not None]
         self._job = job.start(step_timeout or 0, config, earlier)
         models.install()
         self._server = self._servers = None
@@ -260,7 +258,7 @@ class ParallaxStrategy:
         settings = getattr(model.optimizer, '_parallax_settings', None)
         return loss_analysis.plan_model(
             loss,
-            model._collected_trainable_weights,
+            keras_api.trained_weights(model),
             graph_scope.records,
             graph_scope.servers.count if graph_scope.servers else 0,
             request,
@@ -296,7 +294,7 @@ class ParallaxStrategy:
             planned.name: table_updates.update_of(
                 model.optimizer, settings.sparse_update, variable, records.get(variable)
             )
-            for variable, planned in zip(model._collected_trainable_weights, plan.variables)
+            for variable, planned in zip(keras_api.trained_weights(model), plan.variables)
             if planned.kind == 'sparse'
         }
 

@@ -16,6 +16,7 @@ from keras_parallax.callbacks.broadcast import BroadcastGlobalVariablesCallback
 from keras_parallax.callbacks.callback_code import may_end_an_epoch, mentions, name_of
 from keras_parallax.callbacks.metric_average import MetricAverageCallback
 from keras_parallax.callbacks.model_checkpoint import ModelCheckpoint
+from keras_parallax.compat import keras_api
 from keras_parallax.compat.horovod_api import horovod_callbacks
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.errors import MetricMismatchError
@@ -111,7 +112,7 @@ def _with_step(original):
             is_wrapped(getattr(model, 'optimizer', None))
             and getattr(model, 'total_loss', None) is not None
         ):
-            model._make_train_function()
+            keras_api.make_train_function(model)
         return original(model, *arguments, **named)
 
     return method

@@ -129,7 +129,7 @@ def _assigned_in_blocks(weights):
     rows = [keras_file_write.rows_of(weight, however_small=True) for weight in plain]
     before = [dict(weight.__dict__) for weight in plain]
     for weight, found in zip(plain, rows):
-        weight._assign_op, weight._assign_placeholder = found._assign_op, found._assign_placeholder
+        keras_api.assign_by(weight, found.assignment)
     try:
         yield
     finally:

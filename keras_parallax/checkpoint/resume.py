@@ -99,7 +99,7 @@ def resume(model, path, block_bytes=BLOCK_BYTES, show_progress=None):
             not every rank sees all parts of it.
     """
     if model.train_function is None:
-        model._make_train_function()
+        keras_api.make_train_function(model)
     step = step_of(model)
     path = step.gather(path)[0]
     if path is None:

@@ -71,7 +71,7 @@ def describe(source, optimizer=None, sparse_update=None):
                 'The model of %s has no weights yet: give its first layer an input_shape.' % source
             )
         records = graph_scope.scope_of(model.total_loss.graph).records
-        variables = model._collected_trainable_weights
+        variables = keras_api.trained_weights(model)
         found = loss_analysis.describe(model.total_loss, variables, records)
         with _session_for_settings(model):
             chosen = model.optimizer if compiled else None
@@ -175,7 +175,7 @@ def _session_for_settings(model):
     """
     weights = set(model.weights)
     for weight in weights:
-        weight._keras_initialized = True
+        keras_api.mark_initialized(weight)
     with tf.Session() as session:
         others = [variable for variable in tf.global_variables() if variable not in weights]
         session.run([variable.initializer for variable in others])

@@ -10,6 +10,11 @@ from horovod._keras import callbacks as horovod_callbacks  # noqa: F401 - for ca
 from horovod.tensorflow import mpi_ops as horovod_ops  # noqa: F401 - for collectives
 
 
+def allreduce(tensor, name):
+    """The sum of a tensor over all ranks, whatever its dtype, by the collective of that name."""
+    return horovod_ops._allreduce(tensor, name=name)
+
+
 def horovod_aborts(instead):
     """Has a function called where Horovod would end the process because a connection broke.
 

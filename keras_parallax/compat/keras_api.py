@@ -257,6 +257,43 @@ def number_in(variable):
     return value_without_devices(variable.initial_value) if start is None else start
 
 
+def trained_weights(model):
+    """The weights that a compiled model trains, a list; without any if it is not compiled."""
+    return getattr(model, '_collected_trainable_weights', [])
+
+
+def make_train_function(model):
+    """Has a compiled model build its training step, if it has none yet."""
+    model._make_train_function()
+
+
+def mark_initialized(variable):
+    """Has Keras take a variable for one that has a value, and leave that alone."""
+    variable._keras_initialized = True
+
+
+def with_shape(variable, shape):
+    """A variable that no backend has made, with the shape that `int_shape` reads off it."""
+    variable._keras_shape = tuple(shape)
+    return variable
+
+
+def assign_by(variable, assignment):
+    """Has `set_value` and `batch_set_value` of both packages assign a variable its value our way.
+
+    Args:
+        variable: the variable, or what stands for one.
+        assignment: what their session is told to run; the value is fed to its `placeholder`.
+    """
+    variable._assign_op, variable._assign_placeholder = assignment, assignment.placeholder
+
+
+def forget_assignment(variable):
+    """Has `set_value` make anew what it assigns a variable its value by."""
+    for cached in ('_assign_placeholder', '_assign_op'):
+        variable.__dict__.pop(cached, None)
+
+
 def order_of_samples():
     """The numbers of the samples in the order of the `fit` that called this, or `None`.
 

@@ -10,8 +10,6 @@ from keras_parallax.compat.stack import tf
 # isort: split
 # Only a TensorFlow that fits is asked for its insides (`test_stack.py`).
 from tensorflow.core.framework import attr_value_pb2
-from tensorflow.core.protobuf import config_pb2 as _config_pb2
-from tensorflow.python import pywrap_tensorflow as _c_api
 from tensorflow.python.framework import tensor_util as _tensor_util
 from tensorflow.python.ops import gen_dataset_ops as dataset_ops  # noqa: F401
 from tensorflow.python.ops import gen_io_ops as io_ops  # noqa: F401
@@ -358,57 +356,14 @@ def memory_release(variable):
     return tf.assign(variable, nothing, validate_shape=False).op
 
 
-def names_of_operations(outputs, operations):
-    """The names of the operations that `Session._call_tf_sessionrun` is given.
-
-    Args:
-        outputs: a list of `TF_Output`s.
-        operations: a list of `TF_Operation`s.
-    """
-    return [
-        _c_api.TF_OperationName(operation)
-        for operation in [output.oper for output in outputs] + list(operations)
-    ]
+def config_of(session):
+    """The `tf.ConfigProto` that a session was given, or `None`."""
+    return getattr(session, '_config', None)
 
 
-def name_of_output(output):
-    """The name of the tensor that a `TF_Output` is."""
-    return '%s:%d' % (_c_api.TF_OperationName(output.oper), output.index)
-
-
-def callable_options(feeds, fetches, targets, run_options):
-    """The `CallableOptions` that do what `Session._call_tf_sessionrun` is asked to.
-
-    Args:
-        feeds: a list of `TF_Output`s.
-        fetches: a list of `TF_Output`s.
-        targets: a list of `TF_Operation`s.
-        run_options: a buffer that holds `RunOptions`, or `None`.
-    """
-    options = _config_pb2.CallableOptions(
-        feed=map(name_of_output, feeds),
-        fetch=map(name_of_output, fetches),
-        target=map(_c_api.TF_OperationName, targets),
-    )
-    if run_options is not None:
-        options.run_options.ParseFromString(_c_api.TF_GetBuffer(run_options))
-    return options
-
-
-def connected_options(options, connections):
-    """`CallableOptions` with further edges.
-
-    Args:
-        options: the `CallableOptions`, which stay as they are.
-        connections: a list of `pull.Connection`s.
-    """
-    connected = _config_pb2.CallableOptions()
-    connected.CopyFrom(options)
-    for connection in connections:
-        edge = connected.tensor_connection.add()
-        edge.from_tensor = connection.replacement.name
-        edge.to_tensor = connection.replaced.name
-    return connected
+def is_closed(session):
+    """Whether a session has been closed."""
+    return session._closed
 
 
 def abandon_session(session):
@@ -434,6 +389,16 @@ def answers_calls(target, seconds):
         return False
     finally:
         abandon_session(session)
+
+
+def graph_element(fetch):
+    """What is fetched where a session is asked for this: a variable's value, for one."""
+    return fetch._as_graph_element() if hasattr(fetch, '_as_graph_element') else fetch
+
+
+def constrain(variable, constraint):
+    """Gives a variable the constraint that optimizers of Keras read off it."""
+    variable._constraint = constraint
 
 
 def constant_value(tensor):

@@ -10,9 +10,9 @@ import threading
 
 import numpy as np
 
-from keras_parallax.compat import session_config
+from keras_parallax.compat import horovod_api, session_config, tensorflow_api
 from keras_parallax.compat.horovod_api import horovod_ops, hvd
-from keras_parallax.compat.tensorflow_api import attr_value_pb2, tf
+from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.job import devices
 
 #: A value that takes no more as a line of text is sent by a sum.
@@ -36,8 +36,7 @@ def unmerged(tensor):
     Returns:
         The same tensor.
     """
-    name = attr_value_pb2.AttrValue(s=tensor.op.name.encode('utf-8'))
-    tensor.op._set_attr('_parallax_collective', name)
+    tensorflow_api.set_string(tensor.op, '_parallax_collective', tensor.op.name)
     return tensor
 
 
@@ -96,7 +95,7 @@ class Gatherer:
             self._line = tf.placeholder(tf.uint8, [None])
             self._places = tf.placeholder(tf.int32, [self._size, _SHORT_BYTES // 4])
             # Collectives are matched by name: explicit ones cannot drift apart between ranks.
-            self._sum = horovod_ops._allreduce(self._places, name='parallax.%s.sum' % name)
+            self._sum = horovod_api.allreduce(self._places, name='parallax.%s.sum' % name)
             self._all = horovod_ops.allgather(self._line, name='parallax.%s.all' % name)
         self._session = tf.Session(graph=graph, config=session_config.of_collectives())
 

@@ -17,7 +17,7 @@ import time
 import traceback
 import weakref
 
-from keras_parallax.compat import session_config
+from keras_parallax.compat import session_config, tensorflow_api
 from keras_parallax.compat.horovod_api import hvd
 from keras_parallax.compat.jemalloc import free_pages
 from keras_parallax.compat.tensorflow_api import tf
@@ -303,7 +303,7 @@ class Job:
         self._steps.add(step)
 
     def abandon_at_exit(self, session):
-        """Has `session.abandon()` called when the process ends, if the session exists then."""
+        """Gives a session up when the process ends, if the session exists then."""
         self._sessions.add(session)
 
     def _look_out(self):
@@ -481,7 +481,7 @@ class Job:
             # Sessions stay as they are: `interrupt` may be running in one of them.
             self._end_process()
         for session in list(self._sessions):
-            session.abandon()
+            tensorflow_api.abandon_session(session)
         if self.size > 1:
             self._liveness.stop()
         if self._guard is not None:

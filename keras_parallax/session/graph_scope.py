@@ -122,11 +122,13 @@ class GraphScope:
 
     def _follows(self, session):
         """Whether a session has the configuration that the strategy was given."""
-        return not session_config.dropped(self.job.given_config, session._config)
+        return not session_config.dropped(self.job.given_config, tensorflow_api.config_of(session))
 
     def _warn_of_dropped(self, sessions):
         for session in sessions:
-            dropped = session_config.dropped(session._config or tf.ConfigProto(), self.job.config)
+            dropped = session_config.dropped(
+                tensorflow_api.config_of(session) or tf.ConfigProto(), self.job.config
+            )
             if dropped:
                 warnings.warn(
                     "The session that Keras has goes on with the strategy's, which has another "
@@ -503,7 +505,9 @@ class GraphScope:
 
 def _may_adopt(session):
     """Whether a session of a user's is one of TensorFlow's own, and not, say, a debugger's."""
-    return isinstance(session, (tf.Session, tf.InteractiveSession)) and not session._closed
+    return isinstance(
+        session, (tf.Session, tf.InteractiveSession)
+    ) and not tensorflow_api.is_closed(session)
 
 
 def _initialized_values(session):

@@ -141,7 +141,7 @@ class Contents:
                 # that the state brings along.
                 with tf.Graph().as_default(), tf.device(iterator.device):
                     restored = _restored(_another(iterator.op), path)
-                    with tf.Session(target, config=session._config) as other:
+                    with tf.Session(target, config=tensorflow_api.config_of(session)) as other:
                         other.run(restored)
             else:
                 with _beside(holder):

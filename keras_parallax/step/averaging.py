@@ -1,6 +1,6 @@
 """Means of variables over the ranks."""
 
-from keras_parallax.compat.horovod_api import horovod_ops
+from keras_parallax.compat import horovod_api
 from keras_parallax.compat.tensorflow_api import tf
 
 
@@ -19,6 +19,6 @@ def averaging(variables, size, prefix):
     for variable in variables:
         name = '%s.average.%s' % (prefix, variable.name.replace(':', '.'))
         with tf.name_scope(None):
-            total = horovod_ops._allreduce(tf.convert_to_tensor(variable), name=name)
+            total = horovod_api.allreduce(tf.convert_to_tensor(variable), name=name)
             assigned.append(variable.assign(total / size).op)
     return tf.group(*assigned)

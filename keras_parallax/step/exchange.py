@@ -2,7 +2,7 @@
 
 from typing import Any, List, NamedTuple, Optional
 
-from keras_parallax.compat import graph_queries
+from keras_parallax.compat import graph_queries, horovod_api
 from keras_parallax.compat.horovod_api import horovod_ops
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.job import devices
@@ -147,7 +147,7 @@ class Exchange(NamedTuple):
                 differ between ranks because of an operation that only one of them has built.
         """
         with tf.name_scope(None):
-            return unmerged(horovod_ops._allreduce(tensor, name='%s.%s' % (self.prefix, name)))
+            return unmerged(horovod_api.allreduce(tensor, name='%s.%s' % (self.prefix, name)))
 
     def average(self, gradient, name):
         """The mean of a dense gradient over all ranks; `name` as `allreduce` takes it."""

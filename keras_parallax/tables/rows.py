@@ -9,7 +9,7 @@ import contextlib
 import numpy as np
 import tqdm
 
-from keras_parallax.compat import jemalloc
+from keras_parallax.compat import jemalloc, keras_api, tensorflow_api
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.planning.placement import rows_of_shard
 
@@ -204,6 +204,7 @@ class ShardedRows(Rows):
     Attributes:
         shards: as given.
         table: as given.
+        assignment: the `BlockAssign` by which Keras gives it a value.
     """
 
     def __init__(self, name, shards, shape, table=None):
@@ -211,9 +212,8 @@ class ShardedRows(Rows):
         self.shards, self.table = list(shards), table
         self._alone = {}
         self._reader = self._writer = None
-        # Keras assigns a value by these two.
-        self._assign_op = BlockAssign(self)
-        self._assign_placeholder = self._assign_op.placeholder
+        self.assignment = BlockAssign(self)
+        keras_api.assign_by(self, self.assignment)
 
     def read(self, session, first, last):
         """As `Rows.read`."""
@@ -311,7 +311,7 @@ def replaced(fetches, given):
     if hasattr(fetches, 'sharded_rows'):
         return fetches
     # Of a variable, and of what an assignment to one returns, it is the tensor that is fetched.
-    element = fetches._as_graph_element() if hasattr(fetches, '_as_graph_element') else fetches
+    element = tensorflow_api.graph_element(fetches)
     return given.get(element.name, fetches) if isinstance(element, tf.Tensor) else fetches
 
 

@@ -1,6 +1,6 @@
 """TODO."""
 
-from keras_parallax.compat import tensorflow_api
+from keras_parallax.compat import keras_api, tensorflow_api
 from keras_parallax.compat.tensorflow_api import ResourceVariable, tf
 from keras_parallax.tables.rows import ShardedRows
 
@@ -34,7 +34,7 @@ class ShardedVariable(ResourceVariable):
         storage = tensorflow_api.storage(variable)
         variable._parallax_class = type(variable)
         variable.__class__ = cls
-        variable._keras_initialized = True
+        keras_api.mark_initialized(variable)
         cls._bind(variable, storage, table, pull)
 
     @classmethod
@@ -51,19 +51,18 @@ class ShardedVariable(ResourceVariable):
     def give_back(variable):
         """Makes the front of a table the ordinary variable again that it was."""
         variable.__class__ = variable._parallax_class
-        for name in ('_parallax', '_parallax_class', '_assign_placeholder', '_assign_op'):
+        keras_api.forget_assignment(variable)
+        for name in ('_parallax', '_parallax_class'):
             variable.__dict__.pop(name, None)
 
     @staticmethod
     def _bind(variable, storage, table, pull):
         rows = None
-        # Keras caches the operations of `set_value` here; those of old write to the old storage.
-        for cached in ('_assign_placeholder', '_assign_op'):
-            variable.__dict__.pop(cached, None)
+        # What Keras has cached writes to the old storage.
+        keras_api.forget_assignment(variable)
         if table.plan.shape:
             rows = ShardedRows(storage.op.name + ':0', table.shards, table.plan.shape, table)
-            variable._assign_placeholder = rows._assign_placeholder
-            variable._assign_op = rows._assign_op
+            keras_api.assign_by(variable, rows.assignment)
         variable._parallax = (storage, table, pull, rows)
 
     @property
@@ -164,7 +163,8 @@ class ShardedVariable(ResourceVariable):
         if self._parallax[3] is None:
             session.run(self.assign(value, read_value=False))
         else:
-            session.run(self._assign_op, {self._assign_placeholder: value})
+            assignment = self._parallax[3].assignment
+            session.run(assignment, {assignment.placeholder: value})
 
     def sparse_read(self, indices, name=None):
         """Pulls rows; `tf.gather` and `tf.nn.embedding_lookup` call it."""

@@ -1,6 +1,6 @@
 """Turns the tables of a model that is built already into sharded ones."""
 
-from keras_parallax.compat import graph_queries, tensorflow_api
+from keras_parallax.compat import graph_queries, keras_api, tensorflow_api
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.planning import classify
 from keras_parallax.tables import initial_values, loss_analysis
@@ -51,7 +51,7 @@ def forget_variable(variable):
     for key in (tf.GraphKeys.GLOBAL_VARIABLES, tf.GraphKeys.TRAINABLE_VARIABLES):
         collection = variable.graph.get_collection_ref(key)
         collection[:] = [other for other in collection if other is not variable]
-    variable._keras_initialized = True
+    keras_api.mark_initialized(variable)
 
 
 def remember_variable(variable):

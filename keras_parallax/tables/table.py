@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_parallax.compat import graph_queries, tensorflow_api
+from keras_parallax.compat import graph_queries, keras_api, tensorflow_api
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.planning.classify import SPARSE
 from keras_parallax.tables.sharded_variable import ShardedVariable
@@ -173,9 +173,7 @@ def make_storage(name, device, shape, dtype, kind=tf.Variable):
         variable = kind(
             tensorflow_api.zeros(shape, dtype), trainable=False, collections=[], name=STORAGE + name
         )
-    # Keras reads the shape of a variable from here.
-    variable._keras_shape = tuple(shape)
-    return variable
+    return keras_api.with_shape(variable, shape)
 
 
 def _rows_of_shards(table):

@@ -7,8 +7,7 @@ same script, so each of them runs the same operation on the same shards.
 
 from typing import Any, List, NamedTuple
 
-from keras_parallax.compat import graph_queries
-from keras_parallax.compat.horovod_api import horovod_ops
+from keras_parallax.compat import graph_queries, horovod_api
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.job import devices
 from keras_parallax.job.collectives import unmerged
@@ -117,7 +116,7 @@ def _meet(name, after, rank):
         # reads (`tests/parallel/test_barrier.py`). This number is 0.
         zero = tf.random_uniform([], maxval=1, dtype=tf.int32)
         with tf.control_dependencies(after):
-            total = unmerged(horovod_ops._allreduce(zero, name='parallax.' + name))
+            total = unmerged(horovod_api.allreduce(zero, name='parallax.' + name))
         return tf.Assert(tf.equal(total, 0), ['keras-parallax: a sum of zeros', total])
 
 

@@ -265,7 +265,7 @@ def _pairs(variables, dense, mine):
             continue
         of_table = [update for update in mine.parts if update.part.table is table]
         for part, gradient in of_table:
-            part.variable._constraint = table.constraint
+            tensorflow_api.constrain(part.variable, table.constraint)
             if table.shards:
                 pairs.append(_Pair(part.variable, gradient, table, part.shard))
             else:

@@ -170,7 +170,7 @@ class _Built:
             for of in described:
                 start = tf.random_uniform(of.shape, dtype=of.dtype)
                 variable = tf.Variable(start, trainable=False, name=of.name)
-                variable._keras_shape = tuple(of.shape)
+                keras_api.with_shape(variable, of.shape)
                 self.variables.append(named(variable, of.name + ':0'))
                 self.gradients.append(_gradient(of, rows))
             copy = Copies(package).of(optimizer)

@@ -346,7 +346,7 @@ def tables_later(rank, moved):
     """A model without tables trains, then one with a table, then the first one again."""
     if moved == 'in_blocks':
         # Of more than a number; 32 MiB would take long.
-        kp.scope.COPY_BYTES = 8
+        kp.session.graph_scope.COPY_BYTES = 8
 
     def dense(keras):
         layers = [keras.layers.Dense(3, input_shape=(cases.LENGTH,)), keras.layers.Dense(1)]

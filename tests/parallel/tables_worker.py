@@ -80,7 +80,7 @@ class Run(NamedTuple):
     def together(self):
         """Waits for the other ranks, before a rank writes what another may still read."""
         if self.strategy is not None:
-            kp.job.start().barrier()
+            kp.job.job.start().barrier()
 
 
 #: A model whose table is sharded, and its batches.

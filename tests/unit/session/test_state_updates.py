@@ -9,6 +9,7 @@ import tensorflow as tf
 import keras_parallax as kp
 from keras_parallax.compat import graph_queries, tensorflow_api
 from keras_parallax.session import state_updates
+from keras_parallax.session.graph_scope import scope_of
 
 
 @pytest.fixture(params=['keras', 'tf.keras'])
@@ -68,7 +69,7 @@ def test_states_and_moving_averages_are_written_after_the_gradients(keras):
         model.predict(ids, batch_size=6)
         model.train_on_batch(ids, targets)
         model.test_on_batch(ids, targets)
-    scope = kp.scope.scope_of(model.total_loss.graph)
+    scope = scope_of(model.total_loss.graph)
     function = model.train_function
     (name,) = scope.gated([function.updates_op.name], [tensor.name for tensor in function.outputs])
     run = graph_queries.ancestors([scope.graph.get_operation_by_name(name)])
@@ -94,7 +95,7 @@ def test_a_metric_is_written_after_what_a_function_returns(keras):
     ids, targets = cases.ids_and_targets(np.random.RandomState(1), 6)
     model.train_on_batch(ids, targets)
     model.test_on_batch(ids, targets)
-    scope = kp.scope.scope_of(model.total_loss.graph)
+    scope = scope_of(model.total_loss.graph)
     storage = tensorflow_api.storage(count.count)
     for function in (model.train_function, model.test_function):
         outputs = function.outputs

@@ -1,0 +1,169 @@
+"""A session whose inner methods, which TensorFlow 1.11 and Keras call, have names to override."""
+
+import contextlib
+from typing import Any, Dict, List, NamedTuple
+
+from keras_parallax.compat.tensorflow_api import tf
+
+# isort: split
+from tensorflow.core.protobuf import config_pb2 as _config_pb2
+from tensorflow.python import pywrap_tensorflow as _c_api
+
+
+class Call(NamedTuple):
+    """What a session resolves a run to: handles of TensorFlow's C library.
+
+    Attributes:
+        options: a buffer that holds `RunOptions`, or `None`.
+        feeds: a dict from `TF_Output`s to values.
+        fetches: a list of `TF_Output`s.
+        targets: a list of `TF_Operation`s.
+        metadata: a buffer for `RunMetadata`, or `None`.
+    """
+
+    options: Any
+    feeds: Dict[Any, Any]
+    fetches: List[Any]
+    targets: List[Any]
+    metadata: Any
+
+    @property
+    def fetch_names(self):
+        """The names of the tensors that are fetched."""
+        return list(map(_name_of_output, self.fetches))
+
+    @property
+    def target_names(self):
+        """The names of the operations that are run for nothing but their effect."""
+        return list(map(_c_api.TF_OperationName, self.targets))
+
+    @property
+    def operation_names(self):
+        """The names of all operations that are asked for."""
+        fetched = [_c_api.TF_OperationName(output.oper) for output in self.fetches]
+        return fetched + self.target_names
+
+    def with_targets(self, graph, names):
+        """The call that runs other operations of a graph, given their names."""
+        handles = [graph.get_operation_by_name(name)._c_op for name in names]
+        return self._replace(targets=handles)
+
+    @property
+    def ordered_feeds(self):
+        """The handles of what is fed, in the order in which a callable takes their values."""
+        return sorted(self.feeds, key=_name_of_output)
+
+    def callable_options(self):
+        """The `CallableOptions` that do the same."""
+        options = _config_pb2.CallableOptions(
+            feed=map(_name_of_output, self.ordered_feeds),
+            fetch=self.fetch_names,
+            target=self.target_names,
+        )
+        if self.options is not None:
+            options.run_options.ParseFromString(_c_api.TF_GetBuffer(self.options))
+        return options
+
+
+def _name_of_output(output):
+    return '%s:%d' % (_c_api.TF_OperationName(output.oper), output.index)
+
+
+class HookedSession(tf.Session):
+    """A `tf.Session` that asks itself before it does what it is asked; its subclass overrides this.
+
+    TF 1.11 and Keras 2.2.4 call the methods that begin with an underscore; proven by
+    `tests/parallel/test_sessions.py`.
+    """
+
+    def running(self, operations):
+        """A context manager, open while `run` runs operations and tensors, a list."""
+        raise NotImplementedError
+
+    def before_run(self):
+        """Called before whatever may be new in the graph is run."""
+        raise NotImplementedError
+
+    def run_call(self, call):
+        """Runs a `Call`, of `run` and of the functions of `make_callable`."""
+        raise NotImplementedError
+
+    def run_part(self, handle, call):
+        """Runs a `Call` of `partial_run`, of which only feeds and fetches are known."""
+        raise NotImplementedError
+
+    def make_function(self, options):
+        """Makes the function of `CallableOptions` that a Keras `Function` calls."""
+        raise NotImplementedError
+
+    def extend(self):
+        """Makes what is new in the graph known to this session."""
+        super()._extend_graph()
+
+    def run_here(self, call):
+        """Runs a `Call` in this session, as TensorFlow does."""
+        return super()._call_tf_sessionrun(*call)
+
+    def run_part_here(self, handle, call):
+        """Runs a `Call` of `partial_run` in this session, as TensorFlow does."""
+        return super()._call_tf_sessionprun(handle, call.feeds, call.fetches)
+
+    def run_known(self, operation):
+        """Runs an operation that this session knows, whatever another thread does to the graph."""
+        self.run_here(Call(None, {}, [], [operation._c_op], None))
+
+    def close_for_good(self):
+        """Closes the session; whoever holds it may go on asking it."""
+        super().close()
+        self._closed = False
+
+    def mark_closed(self):
+        """Has the session refuse to run anything more."""
+        self._closed = True
+
+    def _do_run(self, handle, target_list, fetch_list, *arguments):
+        with self.running(fetch_list + target_list):
+            return super()._do_run(handle, target_list, fetch_list, *arguments)
+
+    def _extend_graph(self):
+        self.before_run()
+
+    def _call_tf_sessionrun(self, *arguments):
+        return self.run_call(Call(*arguments))
+
+    def _call_tf_sessionprun(self, handle, feed_dict, fetch_list):
+        return self.run_part(handle, Call(None, feed_dict, fetch_list, [], None))
+
+    def _make_callable_from_options(self, callable_options):
+        return self.make_function(callable_options)
+
+
+class _Callable(tf.Session._Callable):
+    """A function of a session that may have been closed by the time it goes."""
+
+    def __del__(self):
+        # A closed session has let go of it already, and TF 1.11 prints a traceback about that
+        # (`test_every_job_ends_well`).
+        with contextlib.suppress(tf.errors.CancelledError):
+            super().__del__()
+
+
+def make_callable(session, options):
+    """The function that does what `CallableOptions` say, in a session that knows all of it."""
+    return _Callable(session, options)
+
+
+def connected_options(options, connections):
+    """`CallableOptions` with further edges.
+
+    Args:
+        options: the `CallableOptions`, which stay as they are.
+        connections: a list of `pull.Connection`s.
+    """
+    connected = _config_pb2.CallableOptions()
+    connected.CopyFrom(options)
+    for connection in connections:
+        edge = connected.tensor_connection.add()
+        edge.from_tensor = connection.replacement.name
+        edge.to_tensor = connection.replaced.name
+    return connected

@@ -1,0 +1,138 @@
+"""What a run has failed with, in our words: which rank is gone, which ids are out of range."""
+
+import re
+
+from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.errors import IdOutOfRangeError, ParallaxError, ScopeError
+from keras_parallax.tables.pull import ID_MARK, REFUSAL_MARK
+
+_ASSERTED = re.compile(re.escape(ID_MARK) + r'\] \[(?P<name>[^\]]*)\] \[(?P<ids>[^\]]*)\]')
+
+
+_REFUSED = re.compile(re.escape(REFUSAL_MARK) + r'\] \[([^\]]*)\] \[([^\]]*)\]')
+
+
+#: What TensorFlow 1.11's own gathers on the CPU say.
+_GATHERED = re.compile(r'= (?P<ids>-?\d+) is not in \[0, \d+\)')
+
+
+#: How they name the operation; the error itself does not know it when a `Function` was called.
+_NODE = re.compile(r'\{\{node (?P<node>[^}]+)\}\}')
+
+
+#: What TensorFlow says of a server that is gone, that does not know a graph any more because it was
+#: started anew, or whose devices are not those of this job.
+_LOST = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.InvalidArgumentError)
+
+
+#: What TensorFlow and, as an `UnknownError`, Horovod say when another rank is gone: sometimes
+#: before the watch knows which one (`tests/parallel/test_failures.py`).
+_BROKEN_OFF = (
+    tf.errors.UnavailableError,
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.UnknownError,
+)
+
+
+#: The operation in which a function of the user's own, in Python, has raised an error.
+_USERS_OWN = re.compile(r'\}\} = (Eager)?PyFunc')
+
+
+def translated(scope, function, *args, **kwargs):
+    """Calls a function that runs something; what TensorFlow raises, we raise in our words.
+
+    Args:
+        scope: the `GraphScope` whose graph it runs.
+        function: the function.
+        *args: what it is called with.
+        **kwargs: what it is called with.
+
+    Returns:
+        What it returns.
+    """
+    job = scope.job
+    if job.problem is not None:
+        raise job.problem
+    try:
+        return function(*args, **kwargs)
+    except tf.errors.OpError as error:
+        if job.problem is not None:
+            raise job.problem from error
+        problem = (
+            _id_problem(scope, error)
+            or _written_problem(scope, error)
+            or _iterator_problem(scope, error)
+        )
+        if problem is None and isinstance(error, _LOST):
+            problem = job.lost_server()
+        is_users = _USERS_OWN.search(error.message or '')
+        if problem is None and isinstance(error, _BROKEN_OFF) and not is_users:
+            job.await_problem()
+            problem = job.problem
+        if problem is None:
+            raise
+        raise problem from error
+    except RuntimeError as error:
+        # A session that the watch has closed says so with a RuntimeError.
+        if job.problem is not None:
+            raise job.problem from error
+        raise
+
+
+def _written_problem(scope, error):
+    refused = _REFUSED.search(error.message or '')
+    if refused is None:
+        return None
+    return ParallaxError(
+        'The operation %s would write to %s, whose rows lie in shards on %d servers, in a way '
+        'that cannot be done there. Assign the whole table (K.set_value, tf.assign), add to it '
+        "(tf.assign_add) or write rows (tf.scatter_update), or use architecture='allreduce'."
+        % (*refused.groups(), scope.servers.count)
+    )
+
+
+def _iterator_problem(scope, error):
+    message = error.message or ''
+    node = _NODE.search(message)
+    if not isinstance(error, tf.errors.FailedPreconditionError) or not node:
+        return None
+    iterator = scope.lost_iterator(node.group('node'))
+    if iterator is None:
+        return None
+    return ScopeError(
+        'Rank %d: iterator %s was initialized before `with strategy:`, in another session, and '
+        'TensorFlow cannot copy its place in the data. Run its initializer inside the scope, '
+        'or after it.' % (scope.job.rank, iterator.name)
+    )
+
+
+def _id_problem(scope, error):
+    message = error.message or ''
+    asserted = _ASSERTED.search(message)
+    gathered, node = _GATHERED.search(message), _NODE.search(message)
+    if asserted:
+        ids, table = asserted.group('ids'), scope.tables_by_name[asserted.group('name')]
+        variable = table.variable
+    elif gathered and node:
+        # A table without shards is looked up by Keras's own operations.
+        ids, variable = gathered.group('ids'), scope.weight_read_by(node.group('node'))
+    else:
+        variable = None
+    if variable is None:
+        return None
+    rows, record = variable.shape.as_list()[0], scope.records.get(variable)
+    # Of a weight that its layer has made without `add_weight` no layer is known.
+    who = 'layer %s looked up id %s, but its' if record else 'id %s was looked up, but the'
+    known = ([record.layer_name] if record else []) + [', '.join(ids.split())]
+    return IdOutOfRangeError(
+        'Rank %d: %s table %s has %d rows, so ids must be in [0, %d). Check the ids of this '
+        'batch, or make input_dim larger.'
+        % (
+            scope.job.rank,
+            who % tuple(known),
+            variable.name.split(':')[0],
+            rows,
+            rows,
+        )
+    )
