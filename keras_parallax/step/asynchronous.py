@@ -10,6 +10,7 @@ from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.errors import PlanError
 from keras_parallax.job import devices
 from keras_parallax.step.exchange import PartGradient, Pushed, RowGradients, split_gradients
+from keras_parallax.step.queues import for_workers
 from keras_parallax.tables.table import OwnedShard, as_indices, split_rows
 
 
@@ -97,17 +98,16 @@ class StalenessBound:
 
     def __init__(self, bound, rank, size, prefix):
         self._bound = bound
-        others = [other for other in range(size) if other != rank]
-        make = self._make_queue
-        self._to_others = [make(prefix, rank, other) for other in others]
-        self.queues = [make(prefix, other, rank) for other in others]
 
-    def _make_queue(self, prefix, source, target):
-        name = 'parallax_%s_finished_from_%d_to_%d' % (prefix, source, target)
-        with tf.name_scope(None), tf.device(devices.shard_device(target)):
+        def queues_to(worker, sources):
+            name = '%s/finished/to_%d/from' % (prefix, worker)
             # The other may be the bound ahead, on top of the tokens that were there.
-            capacity = 2 * self._bound + 2
-            return tf.FIFOQueue(capacity, [tf.uint8], shapes=[[]], shared_name=name, name=name)
+            capacity, device = 2 * bound + 2, devices.shard_device(worker)
+            return for_workers(sources, name, device, [tf.uint8], capacity, shapes=[[]])
+
+        others = [other for other in range(size) if other != rank]
+        self._to_others = [queues_to(other, [rank])[rank] for other in others]
+        self.queues = list(queues_to(rank, others).values())
 
     def start(self):
         """An operation that puts the first tokens into the queues to this worker."""
@@ -124,5 +124,5 @@ class StalenessBound:
             A list of operations.
         """
         with tf.control_dependencies(operations):
-            told = [queue.enqueue(tf.constant(0, tf.uint8)) for queue in self._to_others]
-        return told + [queue.dequeue().op for queue in self.queues]
+            enqueued = [queue.enqueue(tf.constant(0, tf.uint8)) for queue in self._to_others]
+        return enqueued + [queue.dequeue().op for queue in self.queues]

@@ -9,6 +9,7 @@ from typing import List, NamedTuple
 
 from keras_parallax.compat import graph_queries, tensorflow_api
 from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.step.queues import for_workers
 
 
 class End(NamedTuple):
@@ -54,28 +55,19 @@ def end_of_step(tables, operations, pushes, replicas, exchange):
     ]
     given, taken, own, awaited = [], [], [], []
     for number, device in enumerate(sorted(owners)):
-        queues = _queues(device, number, exchange)
+        name = '%s/updated_%d/for' % (exchange.prefix, number)
+        # A token a step, and it is taken before its worker pushes again.
+        queues = for_workers(exchange.pushers, name, device, [tf.bool], capacity=1, shapes=[[]])
         if owners[device] == exchange.rank:
-            own += queues
+            own += queues.values()
             with tf.control_dependencies(updates), tf.device(device):
-                given += [queue.enqueue(tf.constant(True)) for queue in queues]
-        if exchange.rank in exchange.pushers:
-            mine = queues[list(exchange.pushers).index(exchange.rank)]
-            here = [push for push in pushes if push.device == mine.queue_ref.device]
+                given += [queue.enqueue(tf.constant(True)) for queue in queues.values()]
+        if exchange.rank in queues:
+            queue = queues[exchange.rank]
+            here = [push for push in pushes if push.device == queue.queue_ref.device]
             with tf.control_dependencies(here), tf.device(device):
-                taken.append(mine.dequeue().op)
-            awaited.append(mine)
+                taken.append(queue.dequeue().op)
+            awaited.append(queue)
     if exchange.host:
         taken = exchange.host.pass_on(taken)
     return End(given + taken, own, awaited)
-
-
-def _queues(device, number, exchange):
-    """The queues for tokens on a device, one for each worker that pushes."""
-    queues = []
-    with tf.name_scope(None), tf.device(device):
-        for worker in exchange.pushers:
-            name = 'parallax_%s_updated_%d_for_%d' % (exchange.prefix, number, worker)
-            # A token a step, and it is taken before its worker pushes again.
-            queues.append(tf.FIFOQueue(1, [tf.bool], shapes=[[]], shared_name=name, name=name))
-    return queues

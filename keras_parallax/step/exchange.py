@@ -8,6 +8,7 @@ from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.job import devices
 from keras_parallax.job.collectives import unmerged
 from keras_parallax.step.local_aggregation import HostGroup
+from keras_parallax.step.queues import for_workers
 from keras_parallax.tables import half_precision
 from keras_parallax.tables.pull import split_by_shard
 from keras_parallax.tables.table import OwnedShard, as_indices, split_rows
@@ -317,24 +318,13 @@ def _push(table, items, exchange, after):
     with tf.device(devices.shard_device(exchange.rank)):
         items = graph_queries.held_back(items, after)
     for number, (shard, item) in enumerate(zip(table.shards, items)):
-        of_shard = []
-        with tf.name_scope(None), tf.device(shard.device):
-            for worker in exchange.pushers:
-                name = '%s/%s/shard_%d/from_%d' % (exchange.prefix, table.name, number, worker)
-                name = 'parallax_' + name.replace('/', '_')
-                of_shard.append(
-                    # One item a step, and nobody is more than a step ahead.
-                    tf.FIFOQueue(
-                        capacity=2,
-                        dtypes=[tensor.dtype for tensor in item],
-                        shared_name=name,
-                        name=name,
-                    )
-                )
-            if exchange.rank in exchange.pushers:
-                mine = of_shard[list(exchange.pushers).index(exchange.rank)]
-                operations.append(mine.enqueue(item))
-        queues.append(of_shard)
+        name = '%s/%s/shard_%d/from' % (exchange.prefix, table.name, number)
+        dtypes = [tensor.dtype for tensor in item]
+        of_shard = for_workers(exchange.pushers, name, shard.device, dtypes)
+        if exchange.rank in of_shard:
+            with tf.name_scope(None), tf.device(shard.device):
+                operations.append(of_shard[exchange.rank].enqueue(item))
+        queues.append(list(of_shard.values()))
     return queues, operations
 
 

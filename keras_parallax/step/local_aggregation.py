@@ -16,7 +16,7 @@ from typing import List
 from keras_parallax.compat import graph_queries
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.job import devices
-from keras_parallax.step.queues import closing
+from keras_parallax.step.queues import closing, for_workers
 from keras_parallax.tables.pull import Connection, pull
 from keras_parallax.tables.table import whole_of
 
@@ -67,12 +67,12 @@ class HostGroup:
         answered = self._queues(name + '/rows', [table.dtype], awaited=True)
         with self._at_leader():
             if self.leads:
-                others = [tf.reshape(queue.dequeue(), [-1]) for queue in asked]
+                others = [tf.reshape(queue.dequeue(), [-1]) for queue in asked.values()]
                 rows, *of_others = pull(table, [ids] + others, compression).outputs
-                after = [queue.enqueue([part]) for queue, part in zip(answered, of_others)]
+                after = [queue.enqueue([part]) for queue, part in zip(answered.values(), of_others)]
             else:
-                with tf.control_dependencies([asked[self._place].enqueue([ids])]):
-                    rows, after = answered[self._place].dequeue(), []
+                with tf.control_dependencies([asked[self._rank].enqueue([ids])]):
+                    rows, after = answered[self._rank].dequeue(), []
         return self._after(rows, after, [None] + table.row_shape)
 
     def pull_whole(self, table):
@@ -87,9 +87,9 @@ class HostGroup:
         with self._at_leader():
             if self.leads:
                 value = whole_of(table)
-                after = [queue.enqueue([value]) for queue in answered]
+                after = [queue.enqueue([value]) for queue in answered.values()]
             else:
-                value, after = answered[self._place].dequeue(), []
+                value, after = answered[self._rank].dequeue(), []
         whole = table.variable.value()
         self.connections.append(Connection(whole, self._after(value, after, whole.shape)))
 
@@ -111,9 +111,9 @@ class HostGroup:
             with tf.device(devices.shard_device(self._rank)):
                 (item,) = graph_queries.held_back([tensors], after)
             with self._at_leader():
-                return [tensors], [queues[self._place].enqueue(item)]
+                return [tensors], [queues[self._rank].enqueue(item)]
         with self._at_leader():
-            items = [queue.dequeue() for queue in queues]
+            items = [queue.dequeue() for queue in queues.values()]
             return [tensors] + [item if len(tensors) > 1 else [item] for item in items], []
 
     def pass_on(self, taken):
@@ -128,9 +128,9 @@ class HostGroup:
         queues = self._queues('end', [tf.bool], awaited=True)
         with self._at_leader():
             if not self.leads:
-                return [queues[self._place].dequeue().op]
+                return [queues[self._rank].dequeue().op]
             with tf.control_dependencies(taken):
-                return taken + [queue.enqueue(tf.constant(True)) for queue in queues]
+                return taken + [queue.enqueue(tf.constant(True)) for queue in queues.values()]
 
     def interruptions(self):
         """Operations, to be run in turn, that make a step fail which waits for the host's others.
@@ -140,26 +140,18 @@ class HostGroup:
         """
         return [closing(self.own_queues), closing(self.awaited)]
 
-    @property
-    def _place(self):
-        """This worker's number among the queues of its host, which has none for the leader."""
-        return self._ranks.index(self._rank) - 1
-
     def _at_leader(self):
         return tf.device(devices.shard_device(self._ranks[0]))
 
     def _queues(self, name, dtypes, awaited=False):
         """Queues on the leader's server, one for each other worker of the host."""
-        queues = []
-        with tf.name_scope(None), self._at_leader():
-            for rank in self._ranks[1:]:
-                full = 'parallax_%s_%s_of_%d' % (self._prefix, name.replace('/', '_'), rank)
-                # One item a step, and nobody is more than a step ahead.
-                queues.append(tf.FIFOQueue(2, dtypes, shared_name=full, name=full))
+        leader, *others = self._ranks
+        name = '%s/%s/of' % (self._prefix, name)
+        queues = for_workers(others, name, devices.shard_device(leader), dtypes)
         if self.leads:
-            self.own_queues.extend(queues)
+            self.own_queues.extend(queues.values())
         elif awaited:
-            self.awaited.append(queues[self._place])
+            self.awaited.append(queues[self._rank])
         return queues
 
     def _after(self, tensor, operations, shape):
