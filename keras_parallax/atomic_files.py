@@ -141,11 +141,11 @@ def why_unwritten(path, error):
         path: where it was to be.
         error: the `OSError`.
     """
-    told = '%s could not be written: %s. What was there before is unchanged' % (path, error)
+    message = '%s could not be written: %s. What was there before is unchanged' % (path, error)
     if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-        return told + '.'
+        return message + '.'
     folder = os.path.dirname(os.path.abspath(path))
     while not os.path.isdir(folder):
         folder = os.path.dirname(folder)
     free = shutil.disk_usage(folder).free
-    return '%s; %d MiB are free on its disk without the incomplete file.' % (told, free // 2**20)
+    return '%s; %d MiB are free on its disk without the incomplete file.' % (message, free // 2**20)

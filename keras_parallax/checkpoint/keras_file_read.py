@@ -115,21 +115,21 @@ class _Group:
 
     def __getitem__(self, name):
         shapes, detours, mover = self._options
-        found = self._group[name]
-        if isinstance(found, h5py.Group):
-            return _Group(found, shapes, detours, mover)
-        source = mover.source(found)
-        return detours.stand_in(source) if tuple(source.shape) in shapes else found
+        node = self._group[name]
+        if isinstance(node, h5py.Group):
+            return _Group(node, shapes, detours, mover)
+        source = mover.source(node)
+        return detours.stand_in(source) if tuple(source.shape) in shapes else node
 
 
 @contextlib.contextmanager
 def _assigned_in_blocks(weights):
     """While open, Keras assigns large variables in blocks, as it does sharded ones."""
     plain = [weight for weight in weights if not hasattr(weight, 'sharded_rows')]
-    rows = [keras_file_write.rows_of(weight, however_small=True) for weight in plain]
+    rows_of_plain = [keras_file_write.rows_of(weight, however_small=True) for weight in plain]
     before = [dict(weight.__dict__) for weight in plain]
-    for weight, found in zip(plain, rows):
-        keras_api.assign_by(weight, found.assignment)
+    for weight, rows in zip(plain, rows_of_plain):
+        keras_api.assign_by(weight, rows.assignment)
     try:
         yield
     finally:
@@ -157,9 +157,9 @@ def read_optimizer(model, file, mover):
     package, group = keras_api.package_of(model), file[keras_file_write.SLOTS]
     names = package.saving.load_attributes_from_hdf5_group(group, 'weight_names')
     weights = model.optimizer.weights
-    found = [mover.source(group[name]) for name in names]
+    sources = [mover.source(group[name]) for name in names]
     expected = [tuple(weight.shape.as_list()) for weight in weights]
-    given = [tuple(source.shape) for source in found]
+    given = [tuple(source.shape) for source in sources]
     if expected != given:
         raise CheckpointError(
             '%s holds the state of another optimizer or model: %s of this model keeps %d weights '
@@ -170,7 +170,7 @@ def read_optimizer(model, file, mover):
             )
         )  # fmt: skip
     small = []
-    for weight, source in zip(weights, found):
+    for weight, source in zip(weights, sources):
         rows = keras_file_write.rows_of(weight, however_small=not isinstance(source, h5py.Dataset))
         if rows is None:
             small.append((weight, np.asarray(source)))

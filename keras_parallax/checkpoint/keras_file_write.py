@@ -150,9 +150,10 @@ def write_model(model, file, include_optimizer=True):
         A dict from the paths of the datasets that have no rows yet to their `Rows`.
     """
     package, optimizer = keras_api.package_of(model), getattr(model, 'optimizer', None)
-    ours = getattr(optimizer, '_parallax_step', None) is not None
-    slots = optimizer.weights if ours and include_optimizer and _has_weights(optimizer) else []
-    hidden = _without_weights(optimizer if ours else None)
+    is_wrapped = getattr(optimizer, '_parallax_step', None) is not None
+    has_slots = is_wrapped and include_optimizer and _has_weights(optimizer)
+    slots = optimizer.weights if has_slots else []
+    hidden = _without_weights(optimizer if is_wrapped else None)
     with _omitted(model, large_weights(model.weights)), hidden:
         package.module.models.save_model(model, file, include_optimizer=include_optimizer)
     tables = _weights_in(model, package, file[WEIGHTS])
@@ -219,14 +220,14 @@ def _write_slots(package, optimizer, weights, file):
 
 def unique_names(names):
     """Tells equal names apart as Keras 2.2.4 does."""
-    found = []
+    told_apart = []
     for name in names:
         unique, number = name, 0
-        while unique in found:
+        while unique in told_apart:
             number += 1
             unique = '%s_%d' % (name, number)
-        found.append(unique)
-    return found
+        told_apart.append(unique)
+    return told_apart
 
 
 def layers_in(package, layer):

@@ -8,9 +8,7 @@ import os
 import re
 from typing import Any, Dict, NamedTuple, Tuple
 
-from keras_parallax.atomic_files import (
-    written_aside,
-)
+from keras_parallax.atomic_files import written_aside
 from keras_parallax.checkpoint import path_patterns
 from keras_parallax.errors import CheckpointError
 
@@ -25,7 +23,7 @@ FORMAT = 1
 _CHUNK_BYTES = 2**20
 
 
-class Part(NamedTuple):
+class CheckpointFile(NamedTuple):
     """One file of a checkpoint.
 
     Attributes:
@@ -40,12 +38,12 @@ class Part(NamedTuple):
 
 
 def describe_part(path):
-    """The `Part` that a file is."""
+    """The `CheckpointFile` that a file is."""
     digest = hashlib.sha256()
     with open(path, 'rb') as file:
         for chunk in iter(lambda: file.read(_CHUNK_BYTES), b''):
             digest.update(chunk)
-    return Part(os.path.basename(path), os.path.getsize(path), digest.hexdigest())
+    return CheckpointFile(os.path.basename(path), os.path.getsize(path), digest.hexdigest())
 
 
 class Manifest(NamedTuple):
@@ -53,14 +51,14 @@ class Manifest(NamedTuple):
 
     Attributes:
         save_id: names this save; the names of its parts start with it.
-        parts: the `Part`s.
+        parts: the `CheckpointFile`s.
         tables: dict from the path of a dataset in Keras's file to a dict: `shape`, and `shards`, a
             list of pairs of a part's name and the dataset in it, in order of shard.
         model: name of the part that is Keras's file without the rows of `tables`.
     """
 
     save_id: str
-    parts: Tuple[Part, ...]
+    parts: Tuple[CheckpointFile, ...]
     tables: Dict[str, Any]
     model: str
 
@@ -132,7 +130,7 @@ def read_manifest(folder, checked=True):
                 '%s has format %s, but this release reads up to %d; load it with the release that '
                 'saved it, or a later one.' % (path, data['format'], FORMAT)
             )
-        parts = tuple(Part(**part) for part in data['parts'])
+        parts = tuple(CheckpointFile(**part) for part in data['parts'])
         manifest = Manifest(data['save_id'], parts, data['tables'], data['model'])
     except FileNotFoundError as error:
         raise CheckpointError(

@@ -194,8 +194,8 @@ def digest_of(file, rows=(), session=None):
 
     take('', file)
     file.visititems(take)
-    for each in rows:
-        each.copy_to(_Taking(digest), session)
+    for table in rows:
+        table.copy_to(_Taking(digest), session)
     return digest.hexdigest()
 
 

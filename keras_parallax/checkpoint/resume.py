@@ -146,8 +146,8 @@ def on_every_rank(gatherer, path, act):
         value = act()
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         problem = error
-    told = problem and '%s: %s' % (type(problem).__name__, problem)
-    reports = gatherer.gather({'problem': told, 'value': value})
+    words = problem and '%s: %s' % (type(problem).__name__, problem)
+    reports = gatherer.gather({'problem': words, 'value': value})
     for rank, report in enumerate(reports):
         if report['problem']:
             raise CheckpointError(
@@ -239,16 +239,16 @@ def _read(model, step, path, block_bytes, show_progress):
         share = (step.rank, step.size) if sources else (0, 1)
         mover = keras_file_read.Mover(model, block_bytes, show_progress, sources, share)
         keras_file_read.read_weights(model, keras_file_read.weights_group(file), False, mover)
-        theirs = keras_api.tensorflows(model.optimizer) is not None
-        read_optimizer = tensorflow_slots.read if theirs else keras_file_read.read_optimizer
+        is_tensorflows = keras_api.tensorflows(model.optimizer) is not None
+        read_optimizer = tensorflow_slots.read if is_tensorflows else keras_file_read.read_optimizer
         if not read_optimizer(model, file, mover):
             warnings.warn(
                 '%s holds no state of an optimizer; it starts afresh.' % path, stacklevel=2
             )
         if step.rank < len(of_ranks):
-            mine = of_ranks[step.rank]
-            random_state.restore(read_state(mine)['random'])
-            order = mine[OURS].get(ORDER)
+            own = of_ranks[step.rank]
+            random_state.restore(read_state(own)['random'])
+            order = own[OURS].get(ORDER)
             step.saved_order = None if order is None else order[:]
         return {'epoch': state['epoch'], 'hyperparameters': state['hyperparameters']}
 
@@ -271,6 +271,6 @@ def _check_optimizer(model, file, path):
 
 
 def _set_hyperparameters(optimizer, values):
-    found = scalars(optimizer)
-    known = [(found[name], values[name]) for name in sorted(values) if name in found]
+    variables = scalars(optimizer)
+    known = [(variables[name], values[name]) for name in sorted(values) if name in variables]
     keras_api.package_of(optimizer).backend.batch_set_value(known)

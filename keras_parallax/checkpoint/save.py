@@ -15,8 +15,8 @@ import numpy as np
 
 from keras_parallax.checkpoint import keras_file_write, random_state, tensorflow_slots
 from keras_parallax.checkpoint.manifest import (
+    CheckpointFile,
     Manifest,
-    Part,
     describe_part,
     remove_parts,
     write_manifest,
@@ -88,7 +88,7 @@ def save_parts(
     """
     step = step_of(model)
     save_id = step.gather(secrets.token_hex(8))[0]
-    mine = problem = None
+    saved = problem = None
     try:
         os.makedirs(path, exist_ok=True)
         fill = functools.partial(
@@ -98,10 +98,10 @@ def save_parts(
             show_progress=show_progress,
         )
         state = _state(model, epoch, best, written)
-        mine = _write_parts(model, step, path, save_id, state, include_optimizer, fill)
+        saved = _write_parts(model, step, path, save_id, state, include_optimizer, fill)
     except OSError as error:
         problem = str(error)
-    reports = step.gather({'problem': problem, 'saved': mine})
+    reports = step.gather({'problem': problem, 'saved': saved})
     if step.rank == 0 and not any(report['problem'] for report in reports):
         try:
             _write_manifest(path, save_id, [report['saved'] for report in reports])
@@ -109,17 +109,17 @@ def save_parts(
             problem = str(error)
     problems = [report['problem'] for report in reports]
     problems[0] = step.gather(problem)[0]
-    for rank, found in enumerate(problems):
-        if found:
+    for rank, problem in enumerate(problems):
+        if problem:
             remove_parts(path, save_id)
-            raise CheckpointError('Rank %d could not save to %s: %s' % (rank, path, found))
+            raise CheckpointError('Rank %d could not save to %s: %s' % (rank, path, problem))
 
 
 def _write_model(model, file, include_optimizer):
     """As `keras_file_write.write_model`, with the slots of TensorFlow's optimizers."""
-    theirs = include_optimizer and keras_api.tensorflows(model.optimizer) is not None
-    tables = keras_file_write.write_model(model, file, include_optimizer and not theirs)
-    if theirs:
+    is_tensorflows = include_optimizer and keras_api.tensorflows(model.optimizer) is not None
+    tables = keras_file_write.write_model(model, file, include_optimizer and not is_tensorflows)
+    if is_tensorflows:
         tables.update(tensorflow_slots.write(model, file))
     return tables
 
@@ -173,14 +173,14 @@ def _in_parts(rows):
 def _write_manifest(folder, save_id, reports):
     """Writes the manifest of what all ranks report; on rank 0, when all parts are there."""
     tables = {name: {'shape': shape, 'shards': []} for name, shape in reports[0]['tables'].items()}
-    found = [
+    datasets = [
         (name, shard, report['parts'][-1]['name'], dataset)
         for report in reports
         for name, shard, dataset in report['shards']
     ]
-    for name, _, part, dataset in sorted(found):
+    for name, _, part, dataset in sorted(datasets):
         tables[name]['shards'].append([part, dataset])
-    parts = tuple(Part(**part) for report in reports for part in report['parts'])
+    parts = tuple(CheckpointFile(**part) for report in reports for part in report['parts'])
     for part in parts:
         if not os.path.exists(os.path.join(folder, part.name)):
             raise CheckpointError(
@@ -204,23 +204,23 @@ def _state(model, epoch, best, written):
 
 def scalars(optimizer):
     """The optimizer's own variables of one number, by attribute: rates, counters, schedules."""
-    kept = dict(vars(optimizer))
+    attributes = dict(vars(optimizer))
     if keras_api.tensorflows(optimizer) is not None:
         inner = optimizer.optimizer
-        kept.update({'optimizer.' + name: value for name, value in vars(inner).items()})
+        attributes.update({'optimizer.' + name: value for name, value in vars(inner).items()})
         others = (tensorflow_api.kept_by(inner, optimizer.iterations.graph, []) or [{}])[0]
-        kept.update({'optimizer.' + name: value for name, value in others.items()})
+        attributes.update({'optimizer.' + name: value for name, value in others.items()})
     return {
         name: value
-        for name, value in sorted(kept.items())
+        for name, value in sorted(attributes.items())
         if hasattr(value, 'assign') and hasattr(value, 'shape') and value.shape.ndims == 0
     }
 
 
 def _hyperparameters(optimizer):
-    found = scalars(optimizer)
-    values = keras_api.package_of(optimizer).backend.batch_get_value(list(found.values()))
-    return {name: value.item() for name, value in zip(found, values)}
+    variables = scalars(optimizer)
+    values = keras_api.package_of(optimizer).backend.batch_get_value(list(variables.values()))
+    return {name: value.item() for name, value in zip(variables, values)}
 
 
 def _write_state(file, state):

@@ -144,19 +144,19 @@ def _fed(tensor, value):
 
 def _differing(expected, other):
     """The number of the first output that differs, and by how much, or `None`."""
-    for number, (one, two) in enumerate(zip(expected, other)):
-        if one.shape != two.shape:
+    for number, (first, second) in enumerate(zip(expected, other)):
+        if first.shape != second.shape:
             return number, np.inf
-        if one.dtype.kind not in 'fc':
-            if not np.array_equal(one, two):
+        if first.dtype.kind not in 'fc':
+            if not np.array_equal(first, second):
                 return number, 1
             continue
-        share = _TOLERANCE_OF_HALF if one.dtype == np.float16 else _TOLERANCE
-        one, two = np.asarray(one, np.float64), np.asarray(two, np.float64)
-        finite = one[np.isfinite(one)]
+        share = _TOLERANCE_OF_HALF if first.dtype == np.float16 else _TOLERANCE
+        first, second = np.asarray(first, np.float64), np.asarray(second, np.float64)
+        finite = first[np.isfinite(first)]
         bound = share * np.abs(finite).max() if finite.size else 0
-        if not np.allclose(one, two, rtol=0, atol=bound + 1e-30, equal_nan=True):
-            return number, np.nanmax(np.abs(one - two))
+        if not np.allclose(first, second, rtol=0, atol=bound + 1e-30, equal_nan=True):
+            return number, np.nanmax(np.abs(first - second))
     return None
 
 
