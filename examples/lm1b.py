@@ -238,7 +238,7 @@ _option = functools.partial(click.option, show_default=True)
     '--architecture',
     type=click.Choice(['hybrid', 'allreduce', 'ps', 'auto']),
     default='hybrid',
-    help='The road that gradients take.',
+    help='How gradients are exchanged.',
 )
 @_option('--sync/--no-sync', default=True, help="Whether workers' gradients are applied together.")
 @_option('--seed', type=int, default=1, help='Makes runs repeatable, up to rounding.')

@@ -22,7 +22,7 @@ _open_strategy = None
 
 
 class ParallaxStrategy:
-    """Data-parallel training in which each variable takes the cheaper road.
+    """Data-parallel training in which each variable is exchanged the cheaper way.
 
     Build and compile a model inside the scope; everything else is plain Keras. There `compile`
     wraps the optimizer as `ParallaxOptimizer(optimizer)`, unless it is wrapped already. Under

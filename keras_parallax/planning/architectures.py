@@ -1,7 +1,7 @@
-"""Which road a table takes where the architecture leaves the choice. Pure functions.
+"""How a table is exchanged where the architecture leaves the choice. Pure functions.
 
-A table that takes the dense road is of class dense: every worker holds it, and its whole gradient
-goes through allreduce, so that everything else treats it as any dense variable.
+A table for which allreduce is cheaper is of class dense: every worker holds it, and its whole
+gradient goes through allreduce, so that everything else treats it as any dense variable.
 """
 
 import numpy as np
@@ -55,10 +55,10 @@ def choose(use, natural, architecture, alpha, cluster, fp16=costs.NOTHING_HALVED
     if architecture == ALLREDUCE:
         if alpha is None:
             return natural
-        road = 'allgather of its rows'
+        exchange = 'allgather of its rows'
         as_sparse = seconds(costs.allgather(rows, pushed, touched, cluster, id_bytes), messages=0)
     else:
-        road = 'servers'
+        exchange = 'servers'
         as_sparse = seconds(
             costs.servers(rows, pulled, pushed, touched, cluster, id_bytes), messages=1
         )
@@ -67,5 +67,5 @@ def choose(use, natural, architecture, alpha, cluster, fp16=costs.NOTHING_HALVED
     known = 'so small' if alpha is None else 'alpha %.3g' % alpha
     return Class(
         DENSE,
-        '%s: dense allreduce is cheaper than %s (%s)' % (known, road, natural.reason),
+        '%s: dense allreduce is cheaper than %s (%s)' % (known, exchange, natural.reason),
     )

@@ -1,4 +1,4 @@
-"""What a step costs: bytes that a host sends and receives for a variable, on each road.
+"""What a step costs: bytes that a host sends and receives for a variable, by kind of exchange.
 
 Pure arithmetic. The source is the cost model of Parallax (Kim et al., EuroSys 2019, arXiv
 1808.02621, its table of bytes that a machine transfers in a step): `w` bytes of variable, a
@@ -56,7 +56,7 @@ class Cluster(NamedTuple):
         return server * self.hosts // servers
 
     def for_decisions(self):
-        """The cluster by which roads are compared.
+        """The cluster by which kinds of exchange are compared.
 
         On one host nothing crosses the network; its workers are then compared as if each were a
         host, because the same bytes go through their sockets.
@@ -111,8 +111,8 @@ def row_bytes(width, dtype, halved=False):
     Args:
         width: number of its values.
         dtype: their dtype.
-        halved: whether rows travel in half precision, with an exponent each (`halves`). Those that
-            would not get smaller do not.
+        halved: whether rows travel in half precision, with an exponent each. Those that would not
+            get smaller do not.
     """
     dtype = np.dtype(dtype)
     whole = width * dtype.itemsize

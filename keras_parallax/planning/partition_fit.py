@@ -106,8 +106,8 @@ def fit(measured):
     terms = np.stack([np.ones_like(shards), 1.0 / shards, shards], axis=1)
     # Columns of one length: they differ by the square of the number of shards otherwise.
     lengths = np.linalg.norm(terms, axis=0)
-    found, _ = nnls(terms / lengths, seconds)
-    return Fit(*map(float, found / lengths))
+    scaled, _ = nnls(terms / lengths, seconds)
+    return Fit(*map(float, scaled / lengths))
 
 
 class Choice(NamedTuple):
@@ -155,6 +155,6 @@ def choose(measured):
     if len(set(tried)) < _POINTS_FOR_FIT:
         fastest = min(measured, key=lambda pair: pair[1])[0]
         return Choice(fastest, None, tuple(measured))
-    found = fit(measured)
+    fitted = fit(measured)
     # Outside of what was tried, the curve is a guess.
-    return Choice(found.best(min(tried), max(tried)), found, tuple(measured))
+    return Choice(fitted.best(min(tried), max(tried)), fitted, tuple(measured))

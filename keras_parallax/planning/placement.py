@@ -82,7 +82,7 @@ def shard_count(weight, weights, servers, machines, cluster):
     most = max(1, min(servers, weight.rows))
     if weight.traffic is None:
         return most
-    fair_bytes = max(_SMALL_BYTES, sum(each.bytes for each in weights) / machines)
+    fair_bytes = max(_SMALL_BYTES, sum(weight.bytes for weight in weights) / machines)
     least = max(1, min(most, -int(-weight.bytes // fair_bytes)))
 
     def seconds(count):
@@ -146,8 +146,7 @@ def _by_load(machines, on_server, on_machine, shares):
     """All servers, in the order in which they take the shards of one variable."""
 
     def heaviness(load):
-        found = shares(*load)
-        return max(found), min(found)
+        return tuple(sorted(shares(*load), reverse=True))
 
     servers = sorted(range(len(machines)), key=lambda server: heaviness(on_server[server]))
     turns, taken = {}, dict.fromkeys(on_machine, 0)

@@ -18,7 +18,7 @@ from keras_parallax.planning.request import (
 __all__ = ['Plan', 'PlannedVariable', 'Shard', 'make_plan', 'rows_of_shard']
 
 
-#: Of more servers than these, or ranges of them, only the number is told.
+#: Of more servers than these, or ranges of them, only the number is given.
 _MOST_LISTED = 8
 
 
@@ -293,12 +293,12 @@ def _why_not_split(use, reach):
 
 def _class_of(use, overrides, architecture, density, cluster, fp16):
     try:
-        found = rules.classify(use, overrides.get(use.name))
+        natural = rules.classify(use, overrides.get(use.name))
     except ValueError as error:
         raise PlanError(str(error)) from error
-    if found.kind == rules.DENSE or use.name in overrides:
-        return found
-    return architectures.choose(use, found, architecture, density.get(use.name), cluster, fp16)
+    if natural.kind == rules.DENSE or use.name in overrides:
+        return natural
+    return architectures.choose(use, natural, architecture, density.get(use.name), cluster, fp16)
 
 
 class Update(NamedTuple):

@@ -16,7 +16,7 @@ class VariableCost(NamedTuple):
     `None` where the density is not known.
 
     Attributes:
-        plan: on the plan's road.
+        plan: as the plan exchanges it.
         allgather: if every worker held the variable, and rows were gathered; what is dense is
             reduced.
         allreduce: if its whole gradient were reduced.
@@ -68,7 +68,7 @@ class Prediction(NamedTuple):
         variables: dict from names of variables to `VariableCost`s.
         totals: dict from `'plan'`, `'allgather'`, `'allreduce'` and `'floor'` to `Total`s.
         server_loads: a list of `ServerLoad`s.
-        unknown: names of tables whose density is not known; the totals of all roads but dense
+        unknown: names of tables whose density is not known; all totals but that of dense
             allreduce leave them out.
         message_seconds: what the plan's shards cost beside their bytes, as the cost model has it.
     """
@@ -84,8 +84,8 @@ class Prediction(NamedTuple):
         return {
             'variables': {name: dict(cost._asdict()) for name, cost in self.variables.items()},
             'totals': {
-                road: dict(total._asdict(), busiest=dict(total.busiest._asdict()))
-                for road, total in self.totals.items()
+                name: dict(total._asdict(), busiest=dict(total.busiest._asdict()))
+                for name, total in self.totals.items()
             },
             'server_loads': [dict(load._asdict()) for load in self.server_loads],
             'unknown': list(self.unknown),
@@ -107,17 +107,17 @@ def predict(plan, cluster, fp16=costs.NOTHING_HALVED):
     """
     machines = cluster.hosts + (plan.servers if cluster.dedicated_servers else 0)
     works = np.arange(machines) < cluster.hosts
-    sums = {road: np.zeros((2, machines)) for road in (PLAN, ALLGATHER, ALLREDUCE, FLOOR)}
-    found, unknown, dense_size, tables = {}, [], 0.0, []
+    sums = {name: np.zeros((2, machines)) for name in (PLAN, ALLGATHER, ALLREDUCE, FLOOR)}
+    variables, unknown, dense_size, tables = {}, [], 0.0, []
     for variable in plan.variables:
-        roads = _roads(variable, plan.servers, cluster, fp16, works)
-        for road, traffic in roads.items():
+        exchanges = _exchanges(variable, plan.servers, cluster, fp16, works)
+        for name, traffic in exchanges.items():
             if traffic is not None:
-                sums[road] += np.stack(traffic)
-        found[variable.name] = VariableCost(
+                sums[name] += np.stack(traffic)
+        variables[variable.name] = VariableCost(
             **{
-                road: None if each is None else float(each.sent[works].mean())
-                for road, each in roads.items()
+                name: None if traffic is None else float(traffic.sent[works].mean())
+                for name, traffic in exchanges.items()
             }
         )
         gradients, pulled = (
@@ -132,10 +132,10 @@ def predict(plan, cluster, fp16=costs.NOTHING_HALVED):
         else:
             tables.append((rows, pulled / rows, gradients / rows, variable.alpha))
     sums[FLOOR] += np.stack(_on_hosts(costs.floor(dense_size, tables, cluster), works))
-    totals = {road: _total(each, works, cluster) for road, each in sums.items()}
+    totals = {name: _total(traffic, works, cluster) for name, traffic in sums.items()}
     shards = sum(len(variable.shards) for variable in plan.variables)
     messages = shards * cluster.message_seconds
-    return Prediction(found, totals, server_loads(plan, cluster), unknown, messages)
+    return Prediction(variables, totals, server_loads(plan, cluster), unknown, messages)
 
 
 def server_loads(plan, cluster):
@@ -159,8 +159,8 @@ def server_loads(plan, cluster):
     ]
 
 
-def _roads(variable, servers, cluster, fp16, works):
-    """A variable's `Traffic` of every machine on the plan's road and on the two others."""
+def _exchanges(variable, servers, cluster, fp16, works):
+    """A variable's `Traffic` of every machine, exchanged as planned and in the two other ways."""
     rows = max(1, variable.rows)
     gradients = costs.wire_bytes(variable.bytes, variable.dtype, fp16.gradients)
     reduced = _on_hosts(costs.allreduce(gradients, cluster), works)

@@ -6,11 +6,11 @@ from keras_parallax.planning import classify as rules
 from keras_parallax.planning import costs, predict
 from keras_parallax.planning.units import bandwidth_in_words, seconds_in_words, size_in_words
 
-#: Of more servers than these, only the extremes are told; `Plan.as_data` has them all.
+#: Of more servers than these, only the extremes are shown; `Plan.as_data` has them all.
 _MOST_SERVERS = 16
 
 
-_ROADS = (
+_TOTALS = (
     (predict.PLAN, 'this plan'),
     (predict.ALLGATHER, 'tables by allgather'),
     (predict.ALLREDUCE, 'tables by dense allreduce'),
@@ -89,17 +89,17 @@ def _totals(plan, prediction, bandwidth):
     if cluster.hosts == 1 < cluster.workers_per_host:
         where += ', counted as if each were a host'
     rows = []
-    for road, words in _ROADS:
-        total = prediction.totals[road]
-        told = [
+    for name, words in _TOTALS:
+        total = prediction.totals[name]
+        quantities = [
             size_in_words(total.sent),
             size_in_words(total.busiest.sent),
             size_in_words(total.busiest.received),
             seconds_in_words(total.seconds),
         ]
-        if prediction.unknown and road != predict.ALLREDUCE:
-            told = ['>= ' + quantity for quantity in told]
-        rows.append([words] + told)
+        if prediction.unknown and name != predict.ALLREDUCE:
+            quantities = ['>= ' + quantity for quantity in quantities]
+        rows.append([words] + quantities)
     headers = ('', 'sent, mean', 'busiest sends', 'and receives', 'network time')
     lines = [
         'A step, for each host (%s, %s):' % (where, bandwidth_in_words(bandwidth)),

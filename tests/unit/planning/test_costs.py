@@ -35,7 +35,7 @@ def test_allgather_costs_2_alpha_w_times_n_minus_1(rows, row, alpha, hosts):
 
 
 @given(size=SIZES, hosts=HOSTS)
-def test_a_dense_variable_costs_4_w_times_n_minus_1_over_n_on_either_road(size, hosts):
+def test_a_dense_variable_costs_4_w_times_n_minus_1_over_n_either_way(size, hosts):
     expected = pytest.approx(4 * size * (hosts - 1) / hosts, rel=1e-6)
     assert total(costs.allreduce(size, Cluster(hosts))) == expected
     assert total(costs.dense_servers(size, size, Cluster(hosts))) == expected

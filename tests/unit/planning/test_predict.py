@@ -38,7 +38,7 @@ def test_an_even_plan_costs_what_the_formulas_say():
     assert found.totals['plan'].seconds == pytest.approx((rows + kernel) / cluster.bandwidth)
 
 
-def test_the_other_roads_are_told_beside_it():
+def test_the_other_kinds_of_exchange_are_told_beside_it():
     cluster = Cluster(8)
     cost = planned([WORDS]).predict().variables['words']
     assert cost.allgather == pytest.approx(

@@ -128,7 +128,7 @@ def planned(hosts=8, workers=1, density=None, uses=USES, **options):
     return make_plan(uses, cluster.workers, density=density, cluster=cluster, **options)
 
 
-def test_a_line_tells_alpha_and_the_bytes_on_each_road():
+def test_a_line_tells_alpha_and_the_bytes_of_each_exchange():
     line = cells(line_of(format_summary(planned(), {}), 'table/embeddings'))
     # 2380 rows of 2 KiB: 7/8 come and go; 7 other workers' rows; the whole of 1.5 GiB twice.
     assert line[3:9] == [
@@ -141,7 +141,7 @@ def test_a_line_tells_alpha_and_the_bytes_on_each_road():
     ]
 
 
-def test_totals_tell_each_road_and_the_floor():
+def test_totals_tell_each_exchange_and_the_floor():
     text = format_summary(planned(), {})
     assert '(8 hosts x 1 worker, 10 Gbit/s)' in text
     assert cells(line_that_starts(text, 'this plan'))[1:] == ['8.2 MiB'] * 3 + ['6.85 ms']
