@@ -136,7 +136,7 @@ class ParallaxStrategy:
         models.install()
         self._server = self._servers = None
         if architecture != ALLREDUCE:
-            self._server, self._servers = self._job.serve(servers)
+            self._server, self._servers = self._job.servers.serve(servers)
         self._stack = self._graph_scope = None
 
     @property

@@ -126,7 +126,7 @@ def _locked(job, path):
     """
     folder = os.path.join(tempfile.gettempdir(), 'keras-parallax-%s' % job.token)
     lock = os.path.join(folder, hashlib.sha256(path.encode('utf-8')).hexdigest()[:32])
-    _forget_earlier(job.progress.steps, lock)
+    _forget_earlier(job.activity.progress.steps, lock)
     with contextlib.ExitStack() as stack:
         try:
             os.makedirs(folder, 0o700, exist_ok=True)
@@ -141,7 +141,7 @@ def _locked(job, path):
         if file is not None:
             if not _own_locks:
                 atexit.register(_remove_locks, folder)
-            _own_locks[lock] = job.progress.steps
+            _own_locks[lock] = job.activity.progress.steps
         yield file
 
 

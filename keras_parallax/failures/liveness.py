@@ -5,6 +5,7 @@ Horovod's collectives say nothing when a rank is missing; with Gloo, Horovod 0.1
 Then the servers of the other ranks are asked, and the rank that does not answer is named.
 """
 
+import contextlib
 import itertools
 import os
 import socket
@@ -168,26 +169,21 @@ class Liveness:
         rank: this process's rank.
         timeout: seconds without news after which the job is given up; 0 for never.
         guard: the `Watchdog` of this process, which wants to hear that it lives.
+        activity: says by its `lockstep_began` when this rank last began a step that ends for no
+            rank before all have begun it. All were there when the one before it ended.
         on_lost: function that is called, once, with the exception that says who is lost, with
             whether this rank is to tell the user if the ranks' guards cannot agree on one, and with
             whether it can be heard.
 
     Attributes:
         peers: dict from ranks to `Peer`s; empty as long as their servers are not known.
-        waiting_since: when the watch began to wait for the news that are due; `None` if it does
-            not wait.
-        lockstep_began: when this rank last began a step that ends for no rank before all have begun
-            it. All were there when the one before it ended.
-        start_deadline: when all ranks must have come to the place where they meet; `None` when
-            that no longer matters.
     """
 
-    def __init__(self, rank, timeout, guard, on_lost):
+    def __init__(self, rank, timeout, guard, activity, on_lost):
         self.peers = {}
-        self.waiting_since = self.start_deadline = None
-        self.lockstep_began = 0
+        self._waiting_since = self._start_deadline = None
         self._rank, self._timeout = rank, timeout
-        self._guard, self._on_lost = guard, on_lost
+        self._guard, self._activity, self._on_lost = guard, activity, on_lost
         self._parent = os.getppid()
         self._answers, self._alone = {}, True
         self._aborted = self._over = False
@@ -196,6 +192,30 @@ class Liveness:
         self._thread = threading.Thread(target=self._run, name='parallax-liveness')
         self._thread.daemon = True
         self._thread.start()
+
+    @contextlib.contextmanager
+    def starting(self, seconds):
+        """While open, the ranks come to the place where they meet.
+
+        Args:
+            seconds: how long that may take.
+        """
+        self._start_deadline = time.monotonic() + seconds
+        yield
+        self._start_deadline = None
+
+    @contextlib.contextmanager
+    def waiting(self):
+        """While open, the watch waits for news of the other ranks, which are due."""
+        self._waiting_since = time.monotonic()
+        try:
+            yield
+        finally:
+            self._waiting_since = None
+
+    def set_peers(self, peers):
+        """Says where the other ranks' servers are: a dict from ranks to `Peer`s."""
+        self.peers = peers
 
     def stop(self):
         """Looks no longer: the job has come to its end."""
@@ -251,10 +271,10 @@ class Liveness:
             )
         if self._aborted:
             return self._after_abort()
-        deadline = self.start_deadline
+        deadline = self._start_deadline
         if deadline is not None and time.monotonic() > deadline:
             return self._absent()
-        since = self.waiting_since
+        since = self._waiting_since
         # Where steps last about as long as ranks wait before they report, one may do so a few steps
         # before the others.
         if since is None or self._waited(since) < _SUSPICION_SECONDS:
@@ -262,7 +282,7 @@ class Liveness:
             return None
         before, self._answers = self._answers, ask_all(self.peers)
         waited = self._waited(since)
-        if self.waiting_since != since:
+        if self._waiting_since != since:
             # The news came while this thread was asking.
             return None
         if self._timeout and waited > self._timeout:
@@ -274,7 +294,7 @@ class Liveness:
         return self._name(missing(before, self._answers, self._timeout and waited))
 
     def _waited(self, since):
-        return time.monotonic() - max(since, self.lockstep_began)
+        return time.monotonic() - max(since, self._activity.lockstep_began)
 
     def _absent(self):
         """The sentence about ranks that did not start, or `None`."""

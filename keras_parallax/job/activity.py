@@ -17,12 +17,17 @@ _LONG_SECONDS = 15.0
 
 
 class Activity:
-    """Counts what a rank does together with the others. Only the script's own thread changes it."""
+    """Counts what a rank does together with the others. Only the script's own thread changes it.
+
+    Attributes:
+        lockstep_began: when the rank last began a step that ends for no rank before all have begun
+            it, as `time.monotonic` counts; 0 if it has begun none.
+    """
 
     def __init__(self):
         # Replaced as a whole, so that the watch never sees a half of it.
         self._progress, self._began, self._broken_at, self._call = Progress(), None, 0, None
-        self._run = None
+        self._run, self.lockstep_began = None, 0
 
     @property
     def progress(self):
@@ -94,25 +99,25 @@ class Activity:
         names = [operation.name for operation in operations if operation.type.startswith('Horovod')]
         return min(names, default=None)
 
-    def begin_step(self, lockstep):
-        """Counts a training step, which lasts until `end_step`.
+    @contextlib.contextmanager
+    def step(self, lockstep):
+        """While open, a training step runs; the other ranks hear of an error, as of `training`.
 
         Args:
             lockstep: whether it ends for no rank before all have begun it.
         """
         self._began = time.monotonic()
+        if lockstep:
+            self.lockstep_began = self._began
         self._progress = self._progress._replace(steps=self.steps + 1, in_lockstep=lockstep)
-
-    def end_step(self, error=None):
-        """Says that the training step has ended.
-
-        Args:
-            error: the exception by which it did, if any.
-        """
-        self._began = None
-        self._progress = self._progress._replace(in_lockstep=False)
-        if error is not None:
+        try:
+            yield
+        except BaseException as error:
             self._note(error, self.steps)
+            raise
+        finally:
+            self._began = None
+            self._progress = self._progress._replace(in_lockstep=False)
 
     @contextlib.contextmanager
     def training(self, has_ended):
@@ -149,12 +154,12 @@ class Activity:
         """A dict of what there is to tell of it, in the fields of a state that `diagnose` takes."""
         progress, began = self._progress, self._began
         lasts = 0 if began is None else round(time.monotonic() - began, 3)
-        told = dict(progress._asdict(), in_step=0 if progress.in_gather else lasts)
+        report = dict(progress._asdict(), in_step=0 if progress.in_gather else lasts)
         if progress.in_gather:
-            told['in_call'] = lasts
+            report['in_call'] = lasts
         if progress.broken:
-            told['broken'] = progress.broken + [round(time.monotonic() - self._broken_at, 3)]
+            report['broken'] = progress.broken + [round(time.monotonic() - self._broken_at, 3)]
         if began is None:
-            told['in_horovod'] = self._awaited(_LONG_SECONDS)
+            report['in_horovod'] = self._awaited(_LONG_SECONDS)
         # Short, for the sake of `collectives.Gatherer`.
-        return {name: value for name, value in told.items() if value is not None}
+        return {name: value for name, value in report.items() if value is not None}

@@ -3,7 +3,6 @@
 import os
 import socket
 import uuid
-from typing import Any, NamedTuple
 
 import psutil
 
@@ -69,18 +68,6 @@ def _free_port(address):
         return probe.getsockname()[1]
 
 
-class Served(NamedTuple):
-    """The TensorFlow cluster of a job.
-
-    Attributes:
-        server: this process's `tf.train.Server`.
-        server_job: TensorFlow's job name of the dedicated servers.
-    """
-
-    server: Any
-    server_job: str
-
-
 def start_servers(rank, config, gather, dedicated=()):
     """Starts this process's server and finds the other servers of the job. A collective call.
 
@@ -91,7 +78,8 @@ def start_servers(rank, config, gather, dedicated=()):
         dedicated: the addresses of dedicated servers.
 
     Returns:
-        `Served`. Its server knows the address of every rank's, and of the dedicated ones.
+        A pair: this process's `tf.train.Server`, which knows the addresses of all others, and
+        TensorFlow's job name of the dedicated ones.
 
     Raises:
         ParallaxError: a rank found no port that its server could listen on.
@@ -109,7 +97,7 @@ def start_servers(rank, config, gather, dedicated=()):
             server = tf.train.Server(tf.train.ClusterSpec(tasks), WORKER_JOB, rank, config=config)
         except tf.errors.OpError as error:
             problem = 'rank %d at %s: %s' % (rank, tasks[WORKER_JOB][rank], error.message)
-        problems = [found for found in gather(problem) if found]
+        problems = [problem for problem in gather(problem) if problem]
         if not problems:
             break
     else:
@@ -118,4 +106,4 @@ def start_servers(rank, config, gather, dedicated=()):
         problem = gather(dedicated_servers.hand_over(tasks, server_job) if rank == 0 else None)[0]
         if problem:
             raise ServerLostError(problem)
-    return Served(server, server_job)
+    return server, server_job

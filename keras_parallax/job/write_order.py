@@ -147,14 +147,14 @@ class WriteOrder:
             self._meet(number, END, has_written)
 
     def _position(self):
-        progress = self._job.progress
+        progress = self._job.activity.progress
         return progress.steps, progress.gathers
 
     def _meet(self, number, phase, has_written):
         """Waits; returns the ranks whose wait is over, and the reports of all ranks."""
-        wait = self._wait = _Wait([number, phase, has_written], self._job.progress)
+        wait = self._wait = _Wait([number, phase, has_written], self._job.activity.progress)
         try:
-            self._job.tell_now()
+            self._job.watch.tell_now()
             while not wait.over.wait(_LOOK_SECONDS):
                 if self._job.problem is not None:
                     raise self._job.problem

@@ -65,10 +65,10 @@ def translated(scope, function, *args, **kwargs):
             or _iterator_problem(scope, error)
         )
         if problem is None and isinstance(error, _LOST):
-            problem = job.lost_server()
+            problem = job.servers.problem()
         is_users = _USERS_OWN.search(error.message or '')
         if problem is None and isinstance(error, _BROKEN_OFF) and not is_users:
-            job.await_problem()
+            job.watch.await_problem()
             problem = job.problem
         if problem is None:
             raise

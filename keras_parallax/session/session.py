@@ -52,7 +52,7 @@ class ParallaxSession(session_hooks.HookedSession):
         self._scope, self.uses = scope, _Uses()
         self._detours = _DetoursOfThreads()
         self._connected = {}
-        scope.job.abandon_at_exit(self)
+        scope.job.process_end.abandon_at_exit(self)
 
     def retire(self):
         """Closes the session; whoever holds it goes on with the scope's."""
@@ -265,7 +265,7 @@ class _Function:
                 return results
 
     def _run_traced(self, made, args, run_metadata):
-        """Runs as `Session.run` does: a server tells a function no metadata (TF 1.11)."""
+        """Runs as `tf.Session.run` does: a server tells a function no metadata (TF 1.11)."""
         options, session, graph = made.options, made.session, self._scope.graph
         feeds = dict(zip(map(graph.get_tensor_by_name, options.feed), args))
         edges = options.tensor_connection
@@ -304,8 +304,7 @@ def _counted(job, steps):
     began = time.perf_counter()
     with contextlib.ExitStack() as ends:
         if any(step.waits for step in steps):
-            job.begin_step(any(step.lockstep for step in steps))
-            ends.push(job.end_step)
+            ends.enter_context(job.activity.step(any(step.lockstep for step in steps)))
         yield
     for step in steps:
         step.after_run(time.perf_counter() - began)

@@ -50,7 +50,7 @@ class Changes:
     def note(self):
         """Counts a change."""
         self._count = self.point[-1] + 1
-        self._steps = self._job.progress.steps
+        self._steps = self._job.activity.progress.steps
 
     @contextlib.contextmanager
     def noted(self):
@@ -79,7 +79,7 @@ class Changes:
     @property
     def point(self):
         """Where training is: the graph, the numbers of steps, meetings and changes since then."""
-        progress = self._job.progress
+        progress = self._job.activity.progress
         count = self._count if self._steps == progress.steps else 0
         return [self._number, progress.steps, progress.gathers, count]
 

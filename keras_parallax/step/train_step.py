@@ -189,7 +189,7 @@ class TrainStep:
                 self._interruptions.extend(self._exchange.host.interruptions())
             # Where a process is gone this may never end: so it comes last.
             self._interruptions.append(queues.closing(self._awaited))
-            self._job.interrupt_on_failure(self)
+            self._job.process_end.interrupt_on_failure(self)
         return operations
 
     def _make_host(self):

@@ -22,7 +22,7 @@ def main(go):
         model.compile(kp.ParallaxOptimizer('sgd'), 'mse')
     batch = np.arange(6).reshape(2, 3), np.zeros((2, 6))
     model.train_on_batch(*batch)
-    port = job.start().server.target.decode().rpartition(':')[2]
+    port = job.start().servers.server.target.decode().rpartition(':')[2]
     print('PORT %d %s;' % (strategy.rank, port), flush=True)
     while not os.path.exists(go):
         time.sleep(0.1)

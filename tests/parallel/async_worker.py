@@ -81,7 +81,7 @@ def converges(keras, package, rank, size, optimizer, **strategy):
 
 def lockstep_began():
     """When the last step began that ends for no rank before all have begun it."""
-    return job.start()._liveness.lockstep_began
+    return job.start().activity.lockstep_began
 
 
 def main(package, folder):

@@ -224,12 +224,12 @@ class UsersOwn:
 
 def catch_users_own(model):
     """Has a step break off, of which nobody has to be asked for the reason."""
-    job.start().await_problem = lambda: print('AWAITED', flush=True)
+    job.start().watch.await_problem = lambda: print('AWAITED', flush=True)
     try:
         train(model, 1)
     except tf.errors.UnknownError as error:
         print('CAUGHT', error.message.split('\n')[0], flush=True)
-    del job.start().await_problem
+    del job.start().watch.await_problem
 
 
 def caught_without_tables(strategy):
@@ -348,7 +348,7 @@ def killed_with_its_guard(strategy):
     model = build(strategy)
     train(model, 3)
     if strategy.rank == 1:
-        job.start()._guard._process.kill()
+        job.start().process_end.watchdog._process.kill()
         os.kill(os.getpid(), signal.SIGKILL)
     train(model, 1000000)
 
@@ -439,7 +439,7 @@ def main(way):
     if way == 'killed_before_it_serves' and is_last:
         worker_servers.start_servers = die
     strategy = kp.ParallaxStrategy(step_timeout=STEP_TIMEOUT.get(way, 600))
-    server = job.start().server
+    server = job.start().servers.server
     port = server.target.decode().rsplit(':', 1)[1] if server else 1
     print('PROCESS %d PORT %s' % (os.getpid(), port), flush=True)
     tf.logging.set_verbosity(tf.logging.ERROR)

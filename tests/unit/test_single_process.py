@@ -177,7 +177,7 @@ def tell_ports(package, path):
     from keras_parallax.job import job
 
     with open(path, 'w') as file:
-        json.dump({'listening': listening, 'server': str(job.start().server)}, file)
+        json.dump({'listening': listening, 'server': str(job.start().servers.server)}, file)
 
 
 @pytest.mark.parametrize('package', PACKAGES)

@@ -49,7 +49,7 @@ def test_what_a_higher_rank_has_written_is_written_if_both_have_the_same():
 
 @pytest.fixture
 def job():
-    return SimpleNamespace(progress=Progress())
+    return SimpleNamespace(activity=SimpleNamespace(progress=Progress()))
 
 
 def test_changes_are_counted_from_the_last_step_on(job):
@@ -57,12 +57,12 @@ def test_changes_are_counted_from_the_last_step_on(job):
     start = changes.point
     changes.note()
     changed = changes.point
-    job.progress = job.progress._replace(steps=1)
+    job.activity.progress = job.activity.progress._replace(steps=1)
     stepped = changes.point
     changes.note()
     changes.note()
     twice = changes.point
-    job.progress = job.progress._replace(gathers=5)
+    job.activity.progress = job.activity.progress._replace(gathers=5)
     assert [point[1:] for point in (start, changed, stepped, twice, changes.point)] == [
         [0, 0, 0], [0, 0, 1], [1, 0, 0], [1, 0, 2], [1, 5, 2],
     ]  # fmt: skip

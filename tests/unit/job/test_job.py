@@ -123,13 +123,13 @@ def test_a_rank_reports_the_outermost_call_and_only_errors_of_steps_that_are_new
     with activity.gathering() as call:
         assert call is None
     assert not activity.waits and 'in_call' not in activity.report()
-    activity.begin_step(lockstep=True)
-    assert activity.report()['in_lockstep'] and activity.waits
-    activity.end_step(KeyError('a'))
+    with pytest.raises(KeyError), activity.step(lockstep=True):
+        assert activity.report()['in_lockstep'] and activity.waits
+        raise KeyError('a')
     activity.break_off(KeyError('a'))
     assert activity.report()['broken'][:3] == [1, 2, "KeyError: 'a'"]
-    activity.begin_step(lockstep=False)
-    activity.end_step()
+    with activity.step(lockstep=False):
+        pass
     assert activity.report()['steps'] == 2 and not activity.waits
     activity.break_off(KeyError('b'))
     assert activity.report()['broken'][:3] == [3, 2, "KeyError: 'b'"]

@@ -1,6 +1,6 @@
 """Who goes on among ranks that have come to a write of a sharded table."""
 
-from keras_parallax.failures.diagnosis import AWAITED_SECONDS, report_due, verdict
+from keras_parallax.failures.diagnosis import AWAITED_SECONDS, diagnose, report_due
 from keras_parallax.job.write_order import BEGIN, END, met
 
 IDLE = {'state': 'running', 'host': 'a', 'steps': 3, 'gathers': 2, 'in_step': 0}
@@ -54,6 +54,6 @@ def test_ranks_report_soon_where_one_waits_at_a_write():
 
 def test_a_wait_at_a_write_ends_with_step_timeout_and_names_who_did_not_come():
     waiting = at(1, in_call=61, call='a write to a sharded table')
-    assert verdict([waiting, IDLE], step_timeout=0) is None
-    problem = str(verdict([waiting, at(1), IDLE], step_timeout=60))
+    assert diagnose([waiting, IDLE], step_timeout=0) is None
+    problem = str(diagnose([waiting, at(1), IDLE], step_timeout=60))
     assert 'Rank 0 has waited 61 s in a write to a sharded table for rank 2.' in problem
