@@ -36,7 +36,7 @@ _PASSED_ON = ('PATH', 'PYTHONPATH', 'LD_LIBRARY_PATH')
 _COLORS = {OK: 'green', WARNING: 'yellow', FAILURE: 'red'}
 
 
-class Host(NamedTuple):
+class HostSpec(NamedTuple):
     """A host of the job: its name, its number of workers, and whether it is this machine."""
 
     name: str
@@ -57,7 +57,7 @@ def parse_hosts(text, local_addresses, resolve):
         resolve: function from a host's name to its IPv4 address; raises `OSError` if it has none.
 
     Returns:
-        A list of `Host`s.
+        A list of `HostSpec`s.
 
     Raises:
         ValueError: the text does not read so; a sentence.
@@ -74,7 +74,7 @@ def parse_hosts(text, local_addresses, resolve):
             is_here = resolve(name) in local_addresses
         except OSError:
             is_here = False
-        hosts.append(Host(name, int(slots), is_here))
+        hosts.append(HostSpec(name, int(slots), is_here))
     if len({host.name for host in hosts}) < len(hosts):
         raise ValueError('A host is named twice in %r.' % text)
     return hosts
@@ -84,7 +84,7 @@ def command_on(host, words, port, environ):
     """The command that has a host run `host_facts` in this Python's place.
 
     Args:
-        host: a `Host`.
+        host: a `HostSpec`.
         words: arguments of `host_facts`.
         port: of sshd, or `None`.
         environ: mapping with the environment to pass on.
@@ -109,7 +109,7 @@ class Doctor:
     """Asks hosts.
 
     Args:
-        hosts: list of `Host`s.
+        hosts: list of `HostSpec`s.
         port: of sshd, or `None`.
     """
 
@@ -238,7 +238,7 @@ def unanswered(host, code, said):
     """The `Finding` about a host that did not run `host_facts`.
 
     Args:
-        host: a `Host`.
+        host: a `HostSpec`.
         code: exit code of the command, as `subprocess` gives it.
         said: the last line that it wrote to stderr.
     """
@@ -259,7 +259,7 @@ def examine(hosts, port, interface, disk, files):
     """All findings about a job.
 
     Args:
-        hosts: list of `Host`s.
+        hosts: list of `HostSpec`s.
         port: of sshd, or `None`.
         interface: as `horovodrun --network-interface` takes it, or `None`.
         disk: folder for checkpoints.

@@ -11,7 +11,7 @@ import click
 
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.failures import probe
-from keras_parallax.job.dedicated_servers import Door, Offer
+from keras_parallax.job.dedicated_servers import JobAssignment, WaitingServer
 
 _PROBE_SECONDS = 1.0
 
@@ -23,7 +23,7 @@ _SILENT_SECONDS = 60
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-class _Told:
+class _EndSignals:
     """Takes the signals that end the server.
 
     Attributes:
@@ -45,8 +45,8 @@ class _Told:
 @click.command()
 @click.option('--port', type=click.IntRange(1, 65535), required=True, help='Port to listen on.')
 @click.option('--keep', is_flag=True, help='Wait for the next job when a job is gone.')
-@click.option('--offer', hidden=True)
-def command(port, keep, offer):
+@click.option('--assignment', hidden=True)
+def command(port, keep, assignment):
     """Hold shards for a job whose workers name this server.
 
     The workers' script says ParallaxStrategy(servers=['host:PORT', ...]). The server ends on
@@ -55,19 +55,19 @@ def command(port, keep, offer):
     It listens on every network interface, without authentication, and runs any graph that it is
     sent: see "Who may talk to a server" in the README.
     """
-    told = _Told()
+    signals = _EndSignals()
     # Shards lie in host memory: a card would only be taken away from somebody else.
     os.environ['CUDA_VISIBLE_DEVICES'] = '-1'
-    if offer is None:
-        offer = _wait_at_door(port, told)
-        if offer is not None:
-            _start_anew(port, keep, told, ['--offer', offer])
+    if assignment is None:
+        assignment = _wait_for_job(port, signals)
+        if assignment is not None:
+            _start_anew(port, keep, signals, ['--assignment', assignment])
     else:
-        _serve(Offer.from_text(offer), told)
-        if keep and not told.by:
+        _serve(JobAssignment.from_text(assignment), signals)
+        if keep and not signals.by:
             _say('the job is gone')
-            _start_anew(port, keep, told, [])
-    _say('ends: %s' % ('told by %s' % told.by if told.by else 'the job is gone'))
+            _start_anew(port, keep, signals, [])
+    _say('ends: %s' % ('told by %s' % signals.by if signals.by else 'the job is gone'))
     sys.stdout.flush()
     # TensorFlow 1.11 cannot stop a server, so there is nothing to tidy up.
     os._exit(0)
@@ -77,8 +77,8 @@ def _say(sentence):
     click.echo('keras-parallax server: %s' % sentence)
 
 
-def _wait_at_door(port, told):
-    """Waits for an offer, and returns its text; `None` if told to end."""
+def _wait_for_job(port, signals):
+    """Waits for a `JobAssignment`, and returns its text; `None` if told to end."""
     with socket.socket() as test:
         # gRPC would share the port with whoever has it (SO_REUSEPORT).
         test.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -86,37 +86,39 @@ def _wait_at_door(port, told):
             test.bind(('', port))
         except OSError as error:
             raise click.ClickException('Port %d: %s.' % (port, error.strerror)) from error
-    door = Door(port)
+    server = WaitingServer(port)
     _say('listening on port %d of every interface of %s' % (port, socket.gethostname()))
-    while not told.by:
-        if door.came.wait(0.2):
-            return door.offer
+    while not signals.by:
+        if server.came.wait(0.2):
+            return server.assignment
     return None
 
 
-def _start_anew(port, keep, told, arguments):
+def _start_anew(port, keep, signals, arguments):
     """Starts this process anew: another server in one process would need another port."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-    if told.by:
+    if signals.by:
         return
     sys.stdout.flush()
     words = ['-m', 'keras_parallax', 'server', '--port', str(port)] + ['--keep'] * keep
     os.execv(sys.executable, [sys.executable] + words + arguments)
 
 
-def _serve(offer, told):
+def _serve(assignment, signals):
     """Serves a job until it is gone, or until told to end."""
-    server = tf.train.Server(tf.train.ClusterSpec(offer.cluster), offer.job, offer.task)
+    server = tf.train.Server(
+        tf.train.ClusterSpec(assignment.cluster), assignment.job, assignment.task
+    )
     workers = [
         address
-        for job, addresses in sorted(offer.cluster.items())
-        if job != offer.job
+        for job, addresses in sorted(assignment.cluster.items())
+        if job != assignment.job
         for address in addresses
     ]
     _say('serves a job of %d workers' % len(workers))
     pause = threading.Event()
     contact = probe.Contact(_SILENT_SECONDS, time.monotonic())
-    while not told.by:
+    while not signals.by:
         if contact.is_gone(_best_answer(workers), time.monotonic()):
             break
         pause.wait(_PROBE_SECONDS)

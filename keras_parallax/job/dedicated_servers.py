@@ -1,8 +1,8 @@
 """How a dedicated server learns of the job that it is to serve, and how the job finds it.
 
 TensorFlow 1.11 wants the addresses of all tasks when a server starts, but those of a job's workers
-are known only when the job starts. So a dedicated server begins as a *door*: a server that knows
-nobody, with a queue into which rank 0 puts an offer, the addresses of the job. The process then
+are known only when the job starts. So a dedicated server first waits for a job: it knows nobody,
+and has a queue into which rank 0 puts an assignment, the addresses of the job. The process then
 starts anew, as a task of that job on the same port. See `docs/design/dedicated-servers.md`.
 """
 
@@ -14,10 +14,9 @@ from typing import Dict, List, NamedTuple
 from keras_parallax.compat.tensorflow_api import abandon_session, tf
 from keras_parallax.failures import probe
 
-_DOOR = 'door'
-
-
-_QUEUE = 'parallax.offers'
+#: TensorFlow's names of a server that waits, and of its queue, as the servers of earlier versions
+#: have them.
+_WAITING, _QUEUE = 'door', 'parallax.offers'
 
 
 #: How long a server may take to be there, so that it may be started together with the job.
@@ -31,13 +30,13 @@ _TAKE_SECONDS = 60
 _ASK_SECONDS = 5
 
 
-class Offer(NamedTuple):
-    """What a door is told.
+class JobAssignment(NamedTuple):
+    """The job that a server is to serve.
 
     Attributes:
         cluster: dict from TensorFlow's job names to lists of addresses.
         job: the job name of the dedicated servers, which no other job has.
-        task: the number of the server that is told.
+        task: the number of the server among them.
     """
 
     cluster: Dict[str, List[str]]
@@ -45,29 +44,29 @@ class Offer(NamedTuple):
     task: int
 
     def to_text(self):
-        """The offer as a string."""
+        """The assignment as a string."""
         return json.dumps(self._asdict(), sort_keys=True)
 
     @classmethod
     def from_text(cls, text):
-        """The offer that `to_text` has written."""
+        """The assignment that `to_text` has written."""
         return cls(**json.loads(text))
 
 
-class Door:
-    """A door, open from its making on.
+class WaitingServer:
+    """A server that waits for a job.
 
     Args:
         port: the port.
 
     Attributes:
-        offer: the text of the `Offer` that came, or `None`.
-        came: a `threading.Event`, set when an offer has come.
+        assignment: the text of the `JobAssignment` that came, or `None`.
+        came: a `threading.Event`, set when it has.
     """
 
     def __init__(self, port):
-        self.offer, self.came = None, threading.Event()
-        self._server = tf.train.Server({_DOOR: ['localhost:%d' % port]}, _DOOR, 0)
+        self.assignment, self.came = None, threading.Event()
+        self._server = tf.train.Server({_WAITING: ['localhost:%d' % port]}, _WAITING, 0)
         # A thread, because no signal is handled while the main thread waits in TensorFlow.
         thread = threading.Thread(target=self._wait)
         thread.daemon = True
@@ -75,18 +74,18 @@ class Door:
 
     def _wait(self):
         with tf.Graph().as_default():
-            offer = _queue().dequeue()
-            self.offer = tf.Session(self._server.target).run(offer).decode('utf-8')
+            text = _queue().dequeue()
+            self.assignment = tf.Session(self._server.target).run(text).decode('utf-8')
         self.came.set()
 
 
 def _queue():
-    with tf.device('/job:%s/task:0' % _DOOR):
+    with tf.device('/job:%s/task:0' % _WAITING):
         return tf.FIFOQueue(1, [tf.string], shared_name=_QUEUE)
 
 
-def hand_over(cluster, job):
-    """Tells the dedicated servers of a job the job's addresses, and waits until they serve it.
+def assign(cluster, job):
+    """Tells the waiting servers of a job the job's addresses, and waits until they serve it.
 
     Args:
         cluster: dict from TensorFlow's job names to lists of addresses.
@@ -107,22 +106,22 @@ def hand_over(cluster, job):
             time.sleep(0.2)
     for task, address in enumerate(addresses):
         with tf.Graph().as_default():
-            problem = _run(address, _queue().enqueue(Offer(cluster, job, task).to_text()))
+            problem = _run(address, _queue().enqueue(JobAssignment(cluster, job, task).to_text()))
         if isinstance(problem, tf.errors.InvalidArgumentError):
             return 'The server at %s serves another job.' % address
         # Another error may mean that it started anew before it could answer.
     deadline = time.monotonic() + _TAKE_SECONDS
     for task, address in enumerate(addresses):
-        problem = lost(address, job, task)
+        problem = server_problem(address, job, task)
         while problem is not None:
             if time.monotonic() > deadline:
                 return '%s It was told of this job, but does not serve it.' % problem
             time.sleep(0.2)
-            problem = lost(address, job, task)
+            problem = server_problem(address, job, task)
     return None
 
 
-def lost(address, job, task):
+def server_problem(address, job, task):
     """Asks a dedicated server whether it serves a job.
 
     Args:

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Which ranks share a host, and whether that helps."""
 
 
 def hosts_of(places):

@@ -68,7 +68,7 @@ class ShardServers:
     def problem(self):
         """The `ServerLostError` about a dedicated server that is lost, or `None`."""
         for address, (server_job, number) in self._dedicated.items():
-            problem = dedicated_servers.lost(address, server_job, number)
+            problem = dedicated_servers.server_problem(address, server_job, number)
             if problem:
                 return ServerLostError(problem)
         return None

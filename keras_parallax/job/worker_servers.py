@@ -103,7 +103,7 @@ def start_servers(rank, config, gather, dedicated=()):
     else:
         raise ParallaxError('No free port for the servers of: %s.' % '; '.join(problems))
     if dedicated:
-        problem = gather(dedicated_servers.hand_over(tasks, server_job) if rank == 0 else None)[0]
+        problem = gather(dedicated_servers.assign(tasks, server_job) if rank == 0 else None)[0]
         if problem:
             raise ServerLostError(problem)
     return server, server_job

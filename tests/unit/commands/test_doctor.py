@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from keras_parallax.commands import doctor, doctor_checks
-from keras_parallax.commands.doctor import Host
+from keras_parallax.commands.doctor import HostSpec
 
 COMMAND = [sys.executable, '-m', 'keras_parallax_command']
 
@@ -36,9 +36,9 @@ def resolve(name):
 
 def test_hosts_are_read_as_horovodrun_reads_them():
     assert doctor.parse_hosts('here:1, there:4,nowhere:2', {'10.0.0.1'}, resolve) == [
-        Host('here', 1, True),
-        Host('there', 4, False),
-        Host('nowhere', 2, False),
+        HostSpec('here', 1, True),
+        HostSpec('there', 4, False),
+        HostSpec('nowhere', 2, False),
     ]
 
 
@@ -55,7 +55,7 @@ def test_a_host_that_is_named_twice_is_refused():
 
 def test_a_remote_command_runs_the_same_python_in_the_same_folder():
     environ = {'PATH': '/a b:/c', 'PYTHONPATH': '/d', 'SECRET': 'x'}
-    *ssh, line = doctor.command_on(Host('there', 1, False), ['facts', '{}'], 2222, environ)
+    *ssh, line = doctor.command_on(HostSpec('there', 1, False), ['facts', '{}'], 2222, environ)
     assert ssh[0] == 'ssh' and ssh[-3:] == ['-p', '2222', 'there']
     assert 'BatchMode=yes' in ssh
     assert "cd %s " % os.getcwd() in line and sys.executable in line
@@ -72,7 +72,7 @@ def test_a_remote_command_runs_the_same_python_in_the_same_folder():
     ],
 )
 def test_a_host_without_an_answer_is_a_failure_that_says_where_to_look(code, is_here, check, words):
-    finding = doctor.unanswered(Host('there', 1, is_here), code, 'Some reason.')
+    finding = doctor.unanswered(HostSpec('there', 1, is_here), code, 'Some reason.')
     assert (finding.verdict, finding.check) == (doctor_checks.FAILURE, check)
     assert 'Some reason.' in finding.message
     assert words in finding.message + finding.remedy
