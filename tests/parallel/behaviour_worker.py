@@ -21,10 +21,10 @@ import reference  # noqa: E402
 from raised import error_of  # noqa: E402
 
 import keras_parallax as kp  # noqa: E402
-import keras_parallax.optimizer  # noqa: E402
-import keras_parallax.session.graph_scope  # noqa: E402
 from keras_parallax.compat import graph_queries  # noqa: E402
 from keras_parallax.job import devices  # noqa: E402
+from keras_parallax.session import graph_scope  # noqa: E402
+from keras_parallax.step import train_step  # noqa: E402
 from keras_parallax.tables import initial_values  # noqa: E402
 
 RANKS = 2
@@ -346,7 +346,7 @@ def tables_later(rank, moved):
     """A model without tables trains, then one with a table, then the first one again."""
     if moved == 'in_blocks':
         # Of more than a number; 32 MiB would take long.
-        kp.session.graph_scope.COPY_BYTES = 8
+        graph_scope.COPY_BYTES = 8
 
     def dense(keras):
         layers = [keras.layers.Dense(3, input_shape=(cases.LENGTH,)), keras.layers.Dense(1)]
@@ -399,7 +399,7 @@ def waiting(rank):
     losses = [
         model.train_on_batch(*cases.two_kinds_of_ids(np.random.RandomState(n), 6)) for n in (0, 1)
     ]
-    step = keras_parallax.optimizer.step_of(model)
+    step = train_step.step_of(model)
     replaced = {pair.replaced: pair.replacement for pair in step.connections}
     words, classes = (table.pulls[0].rows for table in step._tables.values())
     needed = graph_queries.ancestors([replaced[classes]])

@@ -22,7 +22,7 @@ import reference  # noqa: E402
 from raised import error_of  # noqa: E402
 
 import keras_parallax as kp  # noqa: E402
-import keras_parallax.job.job  # noqa: E402
+from keras_parallax.job import job  # noqa: E402
 
 RANKS = 2
 
@@ -80,7 +80,7 @@ class Run(NamedTuple):
     def together(self):
         """Waits for the other ranks, before a rank writes what another may still read."""
         if self.strategy is not None:
-            kp.job.job.start().barrier()
+            job.start().barrier()
 
 
 #: A model whose table is sharded, and its batches.

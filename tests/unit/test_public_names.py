@@ -24,12 +24,7 @@ def public_names():
     del found['callbacks']
     # Horovod's own, only handed on.
     del found['Compression']
-    given = [
-        name
-        for name, value in vars(kp.callbacks).items()
-        if getattr(value, '__module__', None) == kp.callbacks.__name__ and name[0] != '_'
-    ]
-    for name in getattr(kp.callbacks, '__all__', given):
+    for name in kp.callbacks.__all__:
         found['callbacks.' + name] = getattr(kp.callbacks, name)
     return found
 
