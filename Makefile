@@ -33,10 +33,10 @@ demo: install ## Train the example on two processes of this machine (DEMO_ARGS=.
 
 test: ## Run every test: unit, parallel and cluster (PYTEST_ARGS=...)
 	@scripts/make_env.sh --cluster --install
-	$(PYTEST) $(PYTEST_ARGS) tests/unit tests/parallel tests/cluster
+	$(PYTEST) $(PYTEST_ARGS) tests/unit benchmarks/tests tests/parallel tests/cluster
 
 test-unit: install ## Run the tests that need one process
-	$(PYTEST) $(PYTEST_ARGS) tests/unit
+	$(PYTEST) $(PYTEST_ARGS) tests/unit benchmarks/tests
 
 test-parallel: install ## Run the tests that start horovodrun on this machine
 	$(PYTEST) $(PYTEST_ARGS) tests/parallel

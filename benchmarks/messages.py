@@ -16,11 +16,11 @@ import time
 import click
 import horovod.tensorflow as hvd
 import keras
-import models
 import numpy as np
-import systems
 import tensorflow as tf
-import worker
+from measuring import meter
+from systems import catalog
+from works import models
 
 from keras_parallax.job.collectives import Gatherer
 from keras_parallax.session.graph_scope import scope_of
@@ -65,7 +65,7 @@ def received(stats):
 
 
 @click.command()
-@click.option('--system', type=click.Choice(sorted(systems.SYSTEMS)), required=True)
+@click.option('--system', type=click.Choice(sorted(catalog.SYSTEMS)), required=True)
 @click.option('--kind', default='wide_deep')
 @click.option('--width', default=16)
 @click.option('--steps', default=40)
@@ -79,21 +79,21 @@ def main(system, kind, width, steps, verbose):
     keras.models.Model.compile = lambda self, *args: (made.append(self), compiled(self, *args))[1]
     gather = Gatherer('benchmark') if size > 1 else lambda value: [value]
     work = models.click_model(kind, width, batch=256)
-    step = systems.SYSTEMS[system].build(work, systems.Place(rank, size, gather), 1)
+    step = catalog.SYSTEMS[system].build(work, catalog.Place(rank, size, gather), 1)
     seconds, cpu, losses = [], 0, []
     batches = list(work.batches(rank, steps + 5))
     for number, batch in enumerate(batches):
         if number == 5:
             gather(None)
-            cpu = worker.cpu_seconds()
+            cpu = meter.cpu_seconds()
             sent = loopback()
         began = time.perf_counter()
         losses.append(step(*batch))
         seconds.append(time.perf_counter() - began)
-    used = gather(worker.cpu_seconds() - cpu)
+    used = gather(meter.cpu_seconds() - cpu)
     sent = loopback() - sent
     messages = []
-    if system not in ('tf-ps',) + tuple(name for name in systems.SYSTEMS if 'hvd' in name):
+    if system not in ('tf-ps',) + tuple(name for name in catalog.SYSTEMS if 'hvd' in name):
         messages = received(traced(made[0], batches[0]))
     if rank == 0:
         record = {

@@ -19,10 +19,10 @@ import time
 
 import click
 import numpy as np
-from tabulate import tabulate
+from report import results, scripts
 
 ROWS, WIDTH, BATCH, LENGTH = 793471, 512, 128, 20
-BASE, PLAIN = 'raw TensorFlow', 'plain keras'
+BASE, PLAIN = scripts.BASE, 'plain keras'
 #: System to (steps of warm-up, steps measured): plain Keras takes seconds a step.
 STEPS = {
     BASE: (100, 900),
@@ -118,34 +118,6 @@ def run(system):
     return json.loads(output.decode('utf-8').splitlines()[-1])
 
 
-def spread(values):
-    """Minimum, median and maximum, as text."""
-    return '%.3g .. %.3g .. %.3g' % (min(values), statistics.median(values), max(values))
-
-
-def ratios(results, system, key):
-    """What a system has of `key` for each that raw TensorFlow has in the same round, a list."""
-    return [mine[key] / base[key] for mine, base in zip(results[system], results[BASE])]
-
-
-def middle_ratio(results, system, key):
-    """The median over rounds of `ratios`."""
-    return statistics.median(ratios(results, system, key))
-
-
-def table(results):
-    """The Markdown table of a dict from systems to a list of what each round measured."""
-    rows = []
-    for name, rounds in results.items():
-        row = [name]
-        for key, form in ('step_ms', '%.2f'), ('peak_gib', '%.2f'):
-            row.append(form % statistics.median(result[key] for result in rounds))
-            row.append(spread(ratios(results, name, key)))
-        rows.append(row)
-    headers = ['system', 'step, ms', 'time / raw, min..median..max', 'peak, GiB', 'memory / raw']
-    return tabulate(rows, headers, tablefmt='pipe', disable_numparse=True)
-
-
 @click.command()
 @click.option(
     '--rounds', default=9, show_default=True, help='How often each but plain Keras has its turn.'
@@ -165,10 +137,8 @@ def main(rounds, system, skip_plain, out):
             # Plain Keras is a thousand times as slow: once tells.
             for name in [name for name in systems if name != PLAIN or number == 0]:
                 found[name].append(run(name))
-    print(table(found))
+    print(scripts.one_process_table(found))
     if out:
-        import results
-
         results.publish(out, 'one_process', found)
 
 

@@ -13,16 +13,13 @@ import sys
 import time
 
 import click
-import compare
-import measure
-import report
-import results
-import suites
-from systems import SYSTEMS
+from measuring import measure, suites
+from report import compare, page, results, scripts
+from systems.catalog import SYSTEMS
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 DEFAULT_OUT = os.path.join(HERE, '..', 'docs', 'benchmarks')
-CHOICES = tuple(report.ALONE) + tuple(suites.SUITES)
+CHOICES = tuple(scripts.SCRIPTS) + tuple(suites.SUITES)
 QUICK = {'hosts': (1, 2, 8), 'bandwidths': (200,), 'steps': 10, 'rounds': 1}
 
 
@@ -72,9 +69,9 @@ def main(
         raise click.ClickException(
             'No such system: %s. There are %s.' % (', '.join(unknown), ', '.join(SYSTEMS))
         )
-    for name in [] if report_only else chosen or tuple(report.ALONE) + suites.PUBLISHED:
-        if name in report.ALONE:
-            if not (missing and results.published(out, name)):
+    for name in [] if report_only else chosen or tuple(scripts.SCRIPTS) + suites.PUBLISHED:
+        if name in scripts.SCRIPTS:
+            if not (missing and results.is_current(out, name)):
                 command = [sys.executable, os.path.join(HERE, name + '.py'), '--out', out]
                 command += ['--rounds', str(QUICK['rounds'])] if quick else []
                 subprocess.check_call(command)
@@ -87,8 +84,8 @@ def main(
         ]
         if cases:
             take(name, cases, rounds or suites.rounds_of(name), kept)
-            report.write(kept.records, out)
-    report.write(kept.records, out)
+            page.write(kept.records, out)
+    page.write(kept.records, out)
 
 
 def take(suite, cases, rounds, kept):
@@ -100,7 +97,7 @@ def take(suite, cases, rounds, kept):
             taken.append(record)
             of_case = [other for other in taken if results.same_case(other, record)]
             kept.add(dict(compare.middle(of_case), run=run))
-            click.echo('\n' + report.line(record))
+            click.echo('\n' + page.line(record))
             bar.update(1)
 
         try:

@@ -3,10 +3,8 @@
 import sys
 import tempfile
 
-import compare
-import measure
-import report
-import suites
+from measuring import measure, suites
+from report import compare, page
 
 #: What hybrid may send over the floor. Rows are narrower than in the real benchmarks, so headers
 #: and row numbers count for more than there.
@@ -57,9 +55,9 @@ def _problems(by_system):
 
 def main():
     cases = suites.cases('smoke', steps=10)
-    records = measure.measure_all(cases, lambda record: print(report.line(record), flush=True))
+    records = measure.measure_all(cases, lambda record: print(page.line(record), flush=True))
     with tempfile.TemporaryDirectory() as folder:
-        report.write(records, folder)
+        page.write(records, folder)
     wrong = problems(records)
     for problem in wrong:
         print('smoke: ' + problem, file=sys.stderr)

@@ -19,9 +19,9 @@ import tempfile
 import time
 
 import click
-import namespaces
 import numpy as np
-import report
+from cluster import namespaces
+from report import results
 from tabulate import tabulate
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -274,7 +274,7 @@ def main(kills, seed, out):
         equal = all(map(np.array_equal, run.weights(), quiet.weights()))
     phases = collections.Counter((one['phase'], one['rank']) for one in killed)
     result = {
-        'machine': report.machine(),
+        'machine': results.machine(),
         'date': datetime.date.today().isoformat(),
         'ranks': RANKS,
         'epochs': epochs,

@@ -11,14 +11,13 @@ take turns. With `--out`, a folder, what came out is kept there.
 import contextlib
 import json
 import os
-import statistics
 import subprocess
 import sys
 import time
 
 import click
 import numpy as np
-from tabulate import tabulate
+from report import results, scripts
 
 #: What is started: title to system and number of workers.
 STARTS = {
@@ -26,11 +25,6 @@ STARTS = {
     'keras-parallax': ('ours', 1),
     'horovod.keras, 2 workers': ('horovod', 2),
     'keras-parallax, 2 workers': ('ours', 2),
-}
-#: What ours is compared with.
-AGAINST = {
-    'keras-parallax': 'Keras',
-    'keras-parallax, 2 workers': 'horovod.keras, 2 workers',
 }
 TABLES, ROWS, WIDTH, BATCH = 30, 1000, 16, 32
 
@@ -79,27 +73,6 @@ def run(system, workers):
     return json.loads(line[line.index('{') :])
 
 
-def added(results, name, key='seconds'):
-    """What ours adds to the system it is compared with, on the median over rounds."""
-    return middle(results[name], key) - middle(results[AGAINST[name]], key)
-
-
-def middle(rounds, key):
-    """The median of a total over rounds."""
-    return statistics.median(one['total'][key] for one in rounds)
-
-
-def table(results):
-    """The Markdown table of a dict from titles to a list of what each round measured."""
-    rows = [
-        [name, '%.2f' % middle(rounds, 'seconds'), '%.2f' % middle(rounds, 'cpu_seconds')]
-        + (['%+.2f' % added(results, name)] if name in AGAINST else [''])
-        for name, rounds in results.items()
-    ]
-    headers = ['system', 'start to second step, s', 'CPU, s', 'ours adds, s']
-    return tabulate(rows, headers, tablefmt='pipe', disable_numparse=True)
-
-
 @click.command()
 @click.option('--system', type=click.Choice(['keras', 'horovod', 'ours']), help='Time one, here.')
 @click.option('--rounds', default=5, show_default=True, help='How often each system has its turn.')
@@ -113,10 +86,8 @@ def main(system, rounds, out):
     for _ in range(rounds):
         for name, (chosen, workers) in STARTS.items():
             found[name].append(run(chosen, workers))
-    print(table(found))
+    print(scripts.startup_table(found))
     if out:
-        import results
-
         results.publish(out, 'startup', found)
 
 

@@ -16,9 +16,9 @@ import time
 
 import click
 import numpy as np
-import suites
-from emulated_cluster import ClusterError, EmulatedCluster
-from tabulate import tabulate
+from cluster.emulated_cluster import ClusterError, EmulatedCluster
+from measuring import suites
+from report import results, scripts
 
 #: What the thread waits for, seconds.
 NAP = 0.003
@@ -89,18 +89,6 @@ def summary(cores, busy, late):
     }
 
 
-def table(results):
-    """The Markdown table of a list of what `summary` returns."""
-    rows = [
-        [str(one['cores'] or 'no limit'), str(one['busy']), '%.1f' % one['mean']]
-        + ['%.1f' % one['percentiles'][str(share)] for share in PERCENTILES]
-        for one in results
-    ]
-    headers = ['cores of the host', 'threads that compute', 'late on average, ms']
-    headers += ['%d %% are no later than' % share for share in PERCENTILES]
-    return tabulate(rows, headers, tablefmt='pipe', disable_numparse=True)
-
-
 @click.command()
 @click.option('--cores', type=float, default=suites.CORES_PER_HOST, show_default=True)
 @click.option('--seconds', default=5.0, show_default=True, help='How long each takes its turn.')
@@ -121,10 +109,8 @@ def main(cores, seconds, rounds, out, here):
     except ClusterError as error:
         raise click.ClickException(str(error)) from error
     found = [summary(share, busy, late) for (share, busy), late in found.items()]
-    print(table(found))
+    print(scripts.wakeup_table(found))
     if out:
-        import results
-
         results.publish(out, 'wakeup', found)
 
 

@@ -5,7 +5,7 @@ import re
 import sys
 
 import pytest
-from emulated_cluster import EmulatedCluster
+from cluster.emulated_cluster import EmulatedCluster
 
 WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'bytes_worker.py')
 STEPS = 40

@@ -7,7 +7,7 @@ import time
 
 import keras
 import pytest
-from emulated_cluster import LIMIT_SECONDS, EmulatedCluster
+from cluster.emulated_cluster import LIMIT_SECONDS, EmulatedCluster
 
 DOCTOR = [sys.executable, '-m', 'keras_parallax_command', 'doctor', '--json']
 WRONG, ABSENT = 2, 100

@@ -9,25 +9,23 @@ import sys
 import time
 
 import cases
-import cpu_shares
-import emulated_cluster
-import links
-import namespaces
 import numpy as np
 import psutil
 import pytest
 import reference
 import wakeup
-from emulated_cluster import ClusterError, EmulatedCluster
+from cluster import cpu_shares, emulated_cluster, links, namespaces
+from cluster.emulated_cluster import ClusterError, EmulatedCluster
 
 TESTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir)
+BENCHMARKS = os.path.dirname(os.path.dirname(emulated_cluster.__file__))
 WHO = 'import socket, horovod.tensorflow as hvd; hvd.init(); ' + (
     'print("RANK %d %d %d %s;" % (hvd.rank(), hvd.local_size(), hvd.size(), socket.gethostname()))'
 )
 #: Makes a cluster with a process on a host, says its name, and stays.
 KEEPER = """
 import sys, time
-from emulated_cluster import EmulatedCluster
+from cluster.emulated_cluster import EmulatedCluster
 with EmulatedCluster(2, cores_per_host=float(sys.argv[1])) as cluster:
     cluster.spawn(1, ['sleep', '1000'])
     while not cluster.processes(1):
@@ -346,7 +344,7 @@ def test_a_signal_leaves_nothing_behind_or_the_next_cluster_removes_it(number):
         [sys.executable, '-c', KEEPER, '0.5'],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        env=dict(os.environ, PYTHONPATH=os.path.dirname(emulated_cluster.__file__)),
+        env=dict(os.environ, PYTHONPATH=BENCHMARKS),
         universal_newlines=True,
     )
     name, pid = keeper.stdout.readline().split()

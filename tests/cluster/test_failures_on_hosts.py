@@ -8,7 +8,7 @@ import time
 
 import launch
 import pytest
-from emulated_cluster import EmulatedCluster
+from cluster.emulated_cluster import EmulatedCluster
 
 from keras_parallax.failures import watchdog
 

@@ -10,7 +10,7 @@ import launch
 import numpy as np
 import pytest
 import reference
-from emulated_cluster import EmulatedCluster
+from cluster.emulated_cluster import EmulatedCluster
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 #: For each Keras package, the cases on which two hosts with two workers each are compared.

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import reference
 import resumed
-from emulated_cluster import EmulatedCluster
+from cluster.emulated_cluster import EmulatedCluster
 
 WORKER = os.path.join(launch.HERE, 'parallel', 'resuming_worker.py')
 

@@ -8,7 +8,7 @@ import cases
 import numpy as np
 import pytest
 import reference
-from emulated_cluster import EmulatedCluster
+from cluster.emulated_cluster import EmulatedCluster
 from servers import COMMAND
 
 WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, 'parallel')

@@ -6,7 +6,7 @@ import sys
 import time
 
 import pytest
-from emulated_cluster import LIMIT_SECONDS, EmulatedCluster
+from cluster.emulated_cluster import LIMIT_SECONDS, EmulatedCluster
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PAGE = os.path.join(HERE, os.pardir, os.pardir, 'docs', 'servers.md')

@@ -3,18 +3,13 @@
 Which of the two names is left differs from process to process, so that ranks wait for ever.
 """
 
-import os
-import sys
-
 import pytest
 import tensorflow as tf
+from systems import settings
 
 from keras_parallax.compat import session_config
 from keras_parallax.compat.horovod_api import horovod_ops, hvd
 from keras_parallax.job.collectives import unmerged
-
-sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..', '..', 'benchmarks'))
-import systems  # noqa: E402
 
 NAMES = {'ids_of_one_table', 'ids_of_another'}
 
@@ -49,7 +44,7 @@ def test_tensorflow_merges_collectives_of_the_same_input():
     [
         (unmerged, tf.ConfigProto()),
         (as_it_is, session_config.of_local(session_config.of_worker(0))),
-        (as_it_is, systems.horovod_config(threads=1)),
+        (as_it_is, settings.horovod_config(threads=1)),
     ],
     ids=['ours', 'local session', 'benchmarks'],
 )

@@ -7,15 +7,11 @@ Everyone keeps to the form that its own documentation shows; what is set beyond 
 import functools
 from typing import Callable, NamedTuple
 
-import keras
 import keras.backend as K
-import models
 import tensorflow as tf
-import tf_ps
+from works import models
 
-#: Keras's Adagrad divides by sqrt(a) + epsilon and starts a at 0; that of `tf.train` divides by
-#: sqrt(a) and wants a start above 0. With these the two are the same for gradients above 1e-11.
-EPSILON, TINY = 1e-12, 1e-24
+from systems import settings, tf_ps
 
 
 class System(NamedTuple):
@@ -40,47 +36,11 @@ class Place(NamedTuple):
     gather: Callable
 
 
-def session_config(threads):
-    """The session configuration of every system: `threads` for one operation."""
-    config = tf.ConfigProto(allow_soft_placement=True)
-    if threads:
-        config.intra_op_parallelism_threads = threads
-    return config
-
-
-def horovod_config(threads):
-    """The session configuration of Horovod's own systems.
-
-    Horovod 0.19.5 does not declare its operations stateful, so TensorFlow merges two that have the
-    same input, such as the gathered ids of two tables that are looked up by the same column, and
-    each process keeps the name of either: then the ranks wait for each other for ever. Without
-    that optimization of TensorFlow, and only that, they do not:
-    tests/unit/test_merged_collectives.py.
-    """
-    config = session_config(threads)
-    options = config.graph_options.optimizer_options
-    options.opt_level = tf.OptimizerOptions.L0
-    options.do_constant_folding = True
-    return config
-
-
 def _loss_of(work, rank):
     """The model as raw TensorFlow takes it: placeholders, loss, further updates."""
     model, loss = work.build(models.Table, models.SampledSoftmax, rank)
     target = tf.placeholder(tf.float32, [None] + [None] * (K.ndim(model.output) - 1))
     return model, target, K.mean(loss(target, model.output))
-
-
-def _tf_optimizer(work):
-    if work.optimizer == 'adagrad':
-        return tf.train.AdagradOptimizer(work.rate, initial_accumulator_value=TINY)
-    return tf.train.GradientDescentOptimizer(work.rate)
-
-
-def _keras_optimizer(work):
-    if work.optimizer == 'adagrad':
-        return keras.optimizers.Adagrad(lr=work.rate, epsilon=EPSILON)
-    return keras.optimizers.SGD(lr=work.rate)
 
 
 def _stepper(session, loss, train, placeholders):
@@ -102,8 +62,8 @@ def _gated(optimizer):
 
 def plain_keras(work, place, threads):
     """Keras with its own optimizer."""
-    K.set_session(tf.Session(config=session_config(threads)))
-    return _compiled(work, place, _gated(_keras_optimizer(work)))
+    K.set_session(tf.Session(config=settings.session_config(threads)))
+    return _compiled(work, place, _gated(settings.keras_optimizer(work)))
 
 
 def _compiled(work, place, optimizer):
@@ -114,7 +74,7 @@ def _compiled(work, place, optimizer):
 
 def raw_tensorflow(work, place, threads):
     """TensorFlow's optimizer, whose update of a table is sparse."""
-    return _raw(work, place, session_config(threads), _tf_optimizer(work))
+    return _raw(work, place, settings.session_config(threads), settings.tf_optimizer(work))
 
 
 def _raw(work, place, config, optimizer, after=None):
@@ -133,8 +93,8 @@ def horovod_keras(work, place, threads):
     import horovod.keras as hvd
 
     hvd.init()
-    K.set_session(tf.Session(config=horovod_config(threads)))
-    step = _compiled(work, place, _gated(hvd.DistributedOptimizer(_keras_optimizer(work))))
+    K.set_session(tf.Session(config=settings.horovod_config(threads)))
+    step = _compiled(work, place, _gated(hvd.DistributedOptimizer(settings.keras_optimizer(work))))
     hvd.broadcast_global_variables(0)
     return step
 
@@ -144,8 +104,10 @@ def raw_horovod(work, place, threads, sparse_as_dense=False):
     import horovod.tensorflow as hvd
 
     hvd.init()
-    optimizer = hvd.DistributedOptimizer(_tf_optimizer(work), sparse_as_dense=sparse_as_dense)
-    config = horovod_config(threads)
+    optimizer = hvd.DistributedOptimizer(
+        settings.tf_optimizer(work), sparse_as_dense=sparse_as_dense
+    )
+    config = settings.horovod_config(threads)
     return _raw(work, place, config, optimizer, lambda: hvd.broadcast_global_variables(0))
 
 
@@ -156,7 +118,7 @@ def parallax(work, place, threads, fp16=False, **arguments):
     compression = kp.Compression.fp16 if fp16 else kp.Compression.none
     with kp.ParallaxStrategy(**arguments):
         optimizer = kp.ParallaxOptimizer(
-            _keras_optimizer(work), compression=compression, pull_compression=compression
+            settings.keras_optimizer(work), compression=compression, pull_compression=compression
         )
         return _compiled(work, place, optimizer)
 

@@ -52,7 +52,8 @@ def generated_words(vocabulary, exponent=1.0):
 
 def corpus_words(vocabulary, max_tokens=400000):
     """A function `(random, batch, length) -> ids` that cuts windows from the demo's corpus."""
-    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'examples'))
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.path.insert(0, os.path.join(here, '..', '..', 'examples'))
     import corpus
 
     words = corpus.read(vocabulary_size=vocabulary, max_tokens=max_tokens).train

@@ -9,7 +9,7 @@ import os
 import time
 from typing import NamedTuple
 
-import schedule
+from measuring import schedule
 
 
 class Trained(NamedTuple):

@@ -17,10 +17,16 @@ import sys
 
 import keras
 import keras.backend as K
-import models
 import tensorflow as tf
+from works import models
 
 from keras_parallax.job import worker_servers as addresses
+from systems import settings
+
+#: The script of a server's process.
+SERVER = os.path.join(
+    os.path.dirname(os.path.dirname(os.path.abspath(__file__))), 'parameter_server.py'
+)
 
 
 class PartitionedTable(keras.layers.Layer):
@@ -82,16 +88,14 @@ def _sizes(rows, parts):
 
 
 def build(work, place, threads):
-    """The step function; see `systems`. Starts this host's server too."""
-    from systems import _tf_optimizer, session_config
-
-    config = session_config(threads)
+    """The step function; see `catalog`. Starts this host's server too."""
+    config = settings.session_config(threads)
     ports = [_free_port() for _ in range(2)]
     address = addresses.find_own_address()
     found = place.gather(['%s:%d' % (address, port) for port in ports])
     cluster = {'ps': [pair[0] for pair in found], 'worker': [pair[1] for pair in found]}
     server_process = subprocess.Popen(
-        [sys.executable, os.path.abspath(__file__), repr(cluster), str(place.rank), str(threads)],
+        [sys.executable, SERVER, repr(cluster), str(place.rank), str(threads)],
         stdin=subprocess.DEVNULL,
         preexec_fn=_die_with_parent,
     )
@@ -118,7 +122,7 @@ def build(work, place, threads):
         target = tf.placeholder(tf.float32, [None] + [None] * (K.ndim(model.output) - 1))
         total = K.mean(loss(target, model.output))
         optimizer = tf.train.SyncReplicasOptimizer(
-            _tf_optimizer(work), place.size, total_num_replicas=place.size
+            settings.tf_optimizer(work), place.size, total_num_replicas=place.size
         )
         train = optimizer.minimize(total, global_step=tf.train.get_or_create_global_step())
     session = tf.train.MonitoredTrainingSession(
@@ -148,19 +152,3 @@ def _free_port():
     with socket.socket() as probe:
         probe.bind(('', 0))
         return probe.getsockname()[1]
-
-
-def serve(cluster, task, threads):
-    """Runs a parameter server until it is killed."""
-    from systems import session_config
-
-    server = tf.train.Server(
-        tf.train.ClusterSpec(cluster), 'ps', task_index=task, config=session_config(threads)
-    )
-    server.join()
-
-
-if __name__ == '__main__':
-    import ast
-
-    serve(ast.literal_eval(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))

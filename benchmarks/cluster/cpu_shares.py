@@ -9,7 +9,7 @@ import math
 import os
 from typing import NamedTuple
 
-from cluster_error import ClusterError
+from cluster.errors import ClusterError
 
 #: Short, so that a host that has used up its share does not wait long for the next.
 PERIOD_MICROSECONDS = 10000

@@ -6,11 +6,12 @@ want partitioned variables where Keras makes whole ones. All else is the same fo
 
 from typing import Any, Callable, NamedTuple
 
-import data
 import keras
 import keras.backend as K
 import numpy as np
 import tensorflow as tf
+
+from works import data
 
 
 def start_values(seed):

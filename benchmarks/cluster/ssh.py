@@ -6,8 +6,8 @@ import shutil
 import spwd
 import time
 
-import namespaces
-from cluster_error import ClusterError
+from cluster import namespaces
+from cluster.errors import ClusterError
 
 _LIMIT_SECONDS = 20
 

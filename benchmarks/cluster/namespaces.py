@@ -14,8 +14,8 @@ import subprocess
 import threading
 import time
 
-import cpu_shares
-from cluster_error import ClusterError
+from cluster import cpu_shares
+from cluster.errors import ClusterError
 
 #: What the names of all owners begin with, and no other namespace's on this machine.
 PREFIX = 'parallax-cluster-'

@@ -3,18 +3,12 @@
 import glob
 import json
 import os
-import platform
 
-import compare
-import one_process
-import plots
-import psutil
-import schedule
-import startup
-import targets
-import wakeup
-from systems import SYSTEMS
-from tabulate import tabulate
+from measuring import schedule
+from systems.catalog import SYSTEMS
+
+from report import compare, plots, results, scripts, targets
+from report.scripts import markdown
 
 INTRODUCTION = """
 This page is generated: `make bench` takes the measurements and writes it, with the records in
@@ -114,14 +108,6 @@ WHERE_NOT = """
 """
 
 
-#: The benchmarks that are scripts of their own and leave a file in the report's folder: name to a
-#: section's title, what is said of the machine, and the module.
-ALONE = {
-    'one_process': ('One process, a table of 793471x512', 'Without limits, on', one_process),
-    'startup': ('Start-up, a model with 30 tables', 'Without limits, on', startup),
-    'wakeup': ('How late a thread that has waited goes on', 'On', wakeup),
-}
-
 #: Whom the sweep over α compares with.
 ALPHA_PEERS = ('hvd-allgather', 'tf-ps')
 
@@ -138,23 +124,6 @@ def alpha_rows(alpha):
         + ['%.2fx' % found[peer][each] if each in found[peer] else '' for peer in alpha]
         for each in sorted(set().union(*found.values()), reverse=True)
     ]
-
-
-def machine():
-    """What the measurements ran on."""
-    model = platform.processor()
-    with open('/proc/cpuinfo') as file:
-        for line in file:
-            if line.startswith('model name'):
-                model = line.split(':', 1)[1].strip()
-                break
-    return {
-        'processor': model,
-        'cores': os.cpu_count(),
-        'memory_gib': round(psutil.virtual_memory().total / 2**30),
-        'system': '%s %s' % (platform.system(), platform.release().split('-')[0]),
-        'python': platform.python_version(),
-    }
 
 
 def line(record):
@@ -217,7 +186,7 @@ def table(variant):
         'hosts', 'system', unit + '/s', 'step, s: quartiles', 'steps', 'speed / best Horovod',
         'sent, MB', 'received, MB', 'sent / floor', 'CPU, s', 'peak, MiB', 'first step, s', 'loss',
     ]  # fmt: skip
-    return _markdown(rows, headers)
+    return markdown(rows, headers)
 
 
 def _steps(record):
@@ -230,34 +199,6 @@ def _last_loss(record, by_system):
     """A record's loss in the last step that the reference took too."""
     other = compare.reference(by_system) or record
     return record['losses'][min(len(record['losses']), len(other['losses'])) - 1]
-
-
-def _markdown(rows, headers):
-    return tabulate(rows, headers, tablefmt='pipe', disable_numparse=True)
-
-
-def published(folder, name):
-    """What a benchmark in `ALONE` has left in a folder, or `None`."""
-    path = os.path.join(folder, name + '.json')
-    if not os.path.exists(path):
-        return None
-    with open(path) as file:
-        return json.load(file)
-
-
-def alone_sections(found):
-    """The sections of the benchmarks in `ALONE`: a list of Markdown paragraphs."""
-    parts = []
-    for name, (title, where, module) in ALONE.items():
-        if found[name]:
-            about = found[name]['machine']
-            parts += [
-                '## ' + title,
-                '%s %s with %d cores, %s. `python benchmarks/%s.py`'
-                % (where, about['processor'], about['cores'], found[name]['date'], name),
-                module.table(found[name]['results']),
-            ]
-    return parts
 
 
 def age(variant, records):
@@ -283,9 +224,8 @@ def write(records, folder):
     for old in glob.glob(os.path.join(folder, 'plot-*.png')):
         os.remove(old)
     drawn = plots.draw(variants, alpha, folder)
-    alone = {name: published(folder, name) for name in ALONE}
-    results = {name: content['results'] for name, content in alone.items() if content}
-    info = machine()
+    published = {name: results.published(folder, name) for name in scripts.SCRIPTS}
+    alone = {name: content['results'] for name, content in published.items() if content}
     parts = [
         '# Benchmarks',
         INTRODUCTION.format(
@@ -294,12 +234,12 @@ def write(records, folder):
             budget=schedule.BUDGET_SECONDS,
             fewest=schedule.FEWEST_STEPS,
             days=days(records),
-            **info,
+            **results.machine(),
         ),
         '## Targets',
-        _markdown(targets.rows(variants, results), targets.HEADERS),
+        markdown(targets.rows(variants, alone), targets.HEADERS),
         '## In short',
-        _markdown(targets.short_rows(variants), targets.SHORT_HEADERS),
+        markdown(targets.short_rows(variants), targets.SHORT_HEADERS),
     ]
     if plots.LINK_SPEED in drawn:
         parts.append('![speed-up over link speed](%s)' % plots.LINK_SPEED)
@@ -309,14 +249,14 @@ def write(records, folder):
             'Hybrid on 8 hosts. Parallax published 2.04, 2.33, 2.43, 2.89, 3.02, 3.03, 3.42 for '
             'α = 1.0, .52, .28, .16, .10, .07, .04, on 48 cards. The dense gradients are the same '
             'for every α: so the fewer the rows, the less of a step is theirs.',
-            _markdown(alpha_rows(alpha), ['α'] + ['/ ' + SYSTEMS[peer].title for peer in alpha]),
+            markdown(alpha_rows(alpha), ['α'] + ['/ ' + SYSTEMS[peer].title for peer in alpha]),
             '![speed-up over α](%s)' % plots.ALPHA,
         ]
     for variant in variants:
         parts += ['## ' + variant.title, age(variant, records), table(variant)]
         if variant.plot in drawn:
             parts.append('![%s](%s)' % (variant.title, variant.plot))
-    parts += alone_sections(alone) + [WHERE_NOT]
+    parts += scripts.sections(published) + [WHERE_NOT]
     with open(os.path.join(folder, 'index.md'), 'w', encoding='utf-8') as file:
         file.write('\n\n'.join(part.strip() for part in parts if part.strip()) + '\n')
 

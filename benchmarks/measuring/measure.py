@@ -9,14 +9,12 @@ import tempfile
 import time
 from typing import Any, NamedTuple
 
-import floor
-import models
-import phases
-import schedule
-import suites
-from emulated_cluster import EmulatedCluster
+from cluster.emulated_cluster import EmulatedCluster
+from works import floor, models
 
-WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'worker.py')
+from measuring import phases, schedule, suites
+
+WORKER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), 'worker.py')
 #: A job that takes longer than this at one link speed, or from its start to the end of the first,
 #: has failed.
 LIMIT_SECONDS = 900

@@ -1,7 +1,7 @@
 """The speed of an emulated host's link, set with `tc` at both of its ends."""
 
-import namespaces
-from cluster_error import ClusterError
+from cluster import namespaces
+from cluster.errors import ClusterError
 
 #: Bytes of the largest packet that TCP hands down in one piece, 64 KiB, with a header for each of
 #: its frames. A burst is a millisecond, but no less than that: smaller ones have the kernel cut

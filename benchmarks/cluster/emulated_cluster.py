@@ -14,11 +14,8 @@ import subprocess
 import sys
 from typing import NamedTuple
 
-import cluster_ssh
-import cpu_shares
-import links
-import namespaces
-from cluster_error import ClusterError
+from cluster import cpu_shares, links, namespaces, ssh
+from cluster.errors import ClusterError
 
 #: The one interface of a host, besides the loopback.
 INTERFACE = 'eth0'
@@ -180,7 +177,7 @@ class EmulatedCluster:
             more: further variables.
         """
         environ = dict(os.environ, **(more or {}))
-        front = [cluster_ssh.command_folder(self._folder), os.path.dirname(sys.executable)]
+        front = [ssh.command_folder(self._folder), os.path.dirname(sys.executable)]
         path = front + [environ.get('PATH', os.defpath), '/usr/sbin', '/sbin']
         environ['PATH'] = os.pathsep.join(path)
         return environ
@@ -336,15 +333,15 @@ class EmulatedCluster:
 
     def _start_sshds(self):
         addresses = [self.address(host) for host in range(self.hosts)]
-        cluster_ssh.prepare(self._folder, addresses)
+        ssh.prepare(self._folder, addresses)
         for host in range(self.hosts):
             sshd = self._joining(host) + [
                 namespaces.find('ip'), 'netns', 'exec', self.namespace(host), 'unshare', '--uts',
                 'sh', '-c', 'hostname "$0" && exec "$@"', 'h%d' % host,
-            ] + cluster_ssh.sshd(self._folder, addresses[host])  # fmt: skip
+            ] + ssh.sshd(self._folder, addresses[host])  # fmt: skip
             self._daemons.append(_launch(sshd, self._path('sshd-h%d.log' % host)))
         for host, daemon in enumerate(self._daemons):
-            cluster_ssh.wait_until_listening(daemon, self._path('sshd-h%d.log' % host))
+            ssh.wait_until_listening(daemon, self._path('sshd-h%d.log' % host))
 
     def _remove(self):
         with namespaces.signals_held_back():

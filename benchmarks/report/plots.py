@@ -2,13 +2,14 @@
 
 import os
 
-import compare
 import matplotlib
+
+from report import compare
 
 matplotlib.use('Agg')
 import matplotlib.pyplot as plt  # noqa: E402
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator  # noqa: E402
-from systems import SYSTEMS  # noqa: E402
+from systems.catalog import SYSTEMS  # noqa: E402
 
 LINK_SPEED, ALPHA = 'plot-link-speed.png', 'plot-alpha.png'
 #: Parallax's speed-ups, by α (Kim et al., EuroSys 2019).

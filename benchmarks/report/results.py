@@ -2,10 +2,10 @@
 
 import json
 import os
+import platform
 import time
 
-import report
-import sources
+from report import sources
 
 #: What makes two records be of the same measurement.
 CASE = (
@@ -16,6 +16,26 @@ CASE = (
 def same_case(one, other):
     """Whether two records are of the same measurement, so that the later one counts."""
     return all(one.get(key) == other.get(key) for key in CASE)
+
+
+def machine():
+    """What the measurements ran on."""
+    # Not above: `startup.py` measures what our package, which imports it, takes to import.
+    import psutil
+
+    model = platform.processor()
+    with open('/proc/cpuinfo') as file:
+        for line in file:
+            if line.startswith('model name'):
+                model = line.split(':', 1)[1].strip()
+                break
+    return {
+        'processor': model,
+        'cores': os.cpu_count(),
+        'memory_gib': round(psutil.virtual_memory().total / 2**30),
+        'system': '%s %s' % (platform.system(), platform.release().split('-')[0]),
+        'python': platform.python_version(),
+    }
 
 
 class Results:
@@ -40,7 +60,7 @@ class Results:
         """Adds a record; one of the same case before it goes."""
         record = dict(record, date=time.strftime('%Y-%m-%d'), sources=self._sources)
         self.records = [old for old in self.records if not same_case(old, record)] + [record]
-        write(self.path, {'machine': report.machine(), 'records': self.records})
+        write(self.path, {'machine': machine(), 'records': self.records})
 
 
 def write(path, content):
@@ -52,9 +72,9 @@ def write(path, content):
 
 
 def publish(folder, name, found):
-    """Keeps what a benchmark in `report.ALONE` has measured, with machine and day."""
+    """Keeps what a benchmark in `scripts.SCRIPTS` has measured, with machine and day."""
     content = {
-        'machine': report.machine(),
+        'machine': machine(),
         'date': time.strftime('%Y-%m-%d'),
         'sources': sources.fingerprint([name]),
         'results': found,
@@ -63,6 +83,15 @@ def publish(folder, name, found):
 
 
 def published(folder, name):
-    """Whether a benchmark in `report.ALONE` was run with the sources as they are now."""
-    content = report.published(folder, name)
+    """What a benchmark in `scripts.SCRIPTS` has left in a folder, or `None`."""
+    path = os.path.join(folder, name + '.json')
+    if not os.path.exists(path):
+        return None
+    with open(path) as file:
+        return json.load(file)
+
+
+def is_current(folder, name):
+    """Whether a benchmark in `scripts.SCRIPTS` was run with the sources as they are now."""
+    content = published(folder, name)
     return content is not None and content['sources'] == sources.fingerprint([name])

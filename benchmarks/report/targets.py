@@ -3,10 +3,9 @@
 import math
 from typing import NamedTuple
 
-import compare
-import one_process
-import startup
-from systems import SYSTEMS
+from systems.catalog import SYSTEMS
+
+from report import compare, scripts
 
 #: Horovod's step over a worker's compute step on the paper's 48 cards: 2.7 s over 0.175 s.
 PAPER_RATIO = 15
@@ -172,7 +171,7 @@ def one_process_rows(results):
     found = []
     for key, what, target in ('step_ms', 'time', 1.2), ('peak_gib', 'memory', 1.1):
         seen = [
-            Seen(one_process.middle_ratio(results, name, key), name)
+            Seen(scripts.middle_ratio(results, name, key), name)
             for name in (results or {})
             if name.startswith('keras-parallax')
         ]
@@ -183,7 +182,7 @@ def one_process_rows(results):
 
 def startup_rows(results):
     """The row of what our Python adds to start-up."""
-    seen = [Seen(startup.added(results, name), name) for name in startup.AGAINST if results]
+    seen = [Seen(scripts.added(results, name), name) for name in scripts.AGAINST if results]
     return [at_most('Start-up and compile, 30 tables: seconds that ours adds', 3, seen, ' s')]
 
 

@@ -1,13 +1,8 @@
 """The benchmarks' data: real Criteo lines, and the generated ones."""
 
-import os
-import sys
-
 import numpy as np
 import pytest
-
-sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..', '..', 'benchmarks'))
-import data  # noqa: E402
+from works import data
 
 #: In the layout of the published `train.txt`: missing fields are empty, integers may be negative.
 CRITEO_LINES = (

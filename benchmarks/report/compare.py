@@ -5,7 +5,7 @@ import re
 import statistics
 from typing import NamedTuple
 
-import suites
+from measuring import suites
 
 #: Losses of systems that learn the same agree this well after the measured steps.
 LOSS_TOLERANCE = 0.002

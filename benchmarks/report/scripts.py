@@ -1,0 +1,108 @@
+"""Sections of the report for the benchmarks that are scripts of their own: pure functions."""
+
+import statistics
+
+from tabulate import tabulate
+
+#: What `one_process.py` compares with.
+BASE = 'raw TensorFlow'
+#: What `startup.py` compares ours with.
+AGAINST = {
+    'keras-parallax': 'Keras',
+    'keras-parallax, 2 workers': 'horovod.keras, 2 workers',
+}
+
+
+def spread(values):
+    """Minimum, median and maximum, as text."""
+    return '%.3g .. %.3g .. %.3g' % (min(values), statistics.median(values), max(values))
+
+
+def ratios(results, system, key):
+    """What a system has of `key` for each that raw TensorFlow has in the same round, a list."""
+    return [ours[key] / base[key] for ours, base in zip(results[system], results[BASE])]
+
+
+def middle_ratio(results, system, key):
+    """The median over rounds of `ratios`."""
+    return statistics.median(ratios(results, system, key))
+
+
+def one_process_table(results):
+    """The Markdown table of a dict from systems to a list of what each round measured."""
+    rows = []
+    for name, rounds in results.items():
+        row = [name]
+        for key in ('step_ms', 'peak_gib'):
+            row.append('%.2f' % statistics.median(result[key] for result in rounds))
+            row.append(spread(ratios(results, name, key)))
+        rows.append(row)
+    headers = ['system', 'step, ms', 'time / raw, min..median..max', 'peak, GiB', 'memory / raw']
+    return markdown(rows, headers)
+
+
+def added(results, name, key='seconds'):
+    """What ours adds to the system it is compared with, on the median over rounds."""
+    return middle(results[name], key) - middle(results[AGAINST[name]], key)
+
+
+def middle(rounds, key):
+    """The median of a total over rounds."""
+    return statistics.median(measured['total'][key] for measured in rounds)
+
+
+def startup_table(results):
+    """The Markdown table of a dict from titles to a list of what each round measured."""
+    rows = [
+        [name, '%.2f' % middle(rounds, 'seconds'), '%.2f' % middle(rounds, 'cpu_seconds')]
+        + (['%+.2f' % added(results, name)] if name in AGAINST else [''])
+        for name, rounds in results.items()
+    ]
+    return markdown(rows, ['system', 'start to second step, s', 'CPU, s', 'ours adds, s'])
+
+
+def wakeup_table(results):
+    """The Markdown table of a list of what `wakeup.summary` returns."""
+    shares = list(results[0]['percentiles'])
+    rows = [
+        [str(late['cores'] or 'no limit'), str(late['busy']), '%.1f' % late['mean']]
+        + ['%.1f' % late['percentiles'][share] for share in shares]
+        for late in results
+    ]
+    headers = ['cores of the host', 'threads that compute', 'late on average, ms']
+    return markdown(rows, headers + ['%s %% are no later than' % share for share in shares])
+
+
+def markdown(rows, headers):
+    """A Markdown table."""
+    return tabulate(rows, headers, tablefmt='pipe', disable_numparse=True)
+
+
+#: Each script that leaves a file in the report's folder: name to a section's title, what is said of
+#: the machine, and the function that makes the section's table.
+SCRIPTS = {
+    'one_process': (
+        'One process, a table of 793471x512', 'Without limits, on', one_process_table
+    ),
+    'startup': ('Start-up, a model with 30 tables', 'Without limits, on', startup_table),
+    'wakeup': ('How late a thread that has waited goes on', 'On', wakeup_table),
+}  # fmt: skip
+
+
+def sections(found):
+    """The sections of the scripts that have left something: a list of Markdown paragraphs.
+
+    Args:
+        found: dict from names in `SCRIPTS` to what `results.published` returns.
+    """
+    parts = []
+    for name, (title, where, table) in SCRIPTS.items():
+        if found[name]:
+            about = found[name]['machine']
+            parts += [
+                '## ' + title,
+                '%s %s with %d cores, %s. `python benchmarks/%s.py`'
+                % (where, about['processor'], about['cores'], found[name]['date'], name),
+                table(found[name]['results']),
+            ]
+    return parts
