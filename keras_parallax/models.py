@@ -1,7 +1,6 @@
 """`load_model`: a model and its optimizer from a file, compiled to train on in a job."""
 
 import functools
-import json
 import os
 import warnings
 
@@ -98,24 +97,13 @@ def load_model(
 def _read_configs(filepath):
     """The name of the Keras package that wrote a file, its model, and how that was compiled."""
     with resume.opened(filepath, checked=False) as (file, _, _):
-        version = _decoded(file.attrs.get('keras_version', b''))
-        config = _attribute(file, 'model_config')
-        if config is None:
+        configs = keras_file_read.read_configs(file)
+        if configs[1] is None:
             raise CheckpointError(
                 '%s holds no model, only weights; build the model and call model.load_weights.'
                 % filepath
             )
-        package = 'tf.keras' if version.endswith('-tf') else 'keras'
-        return package, config, _attribute(file, 'training_config')
-
-
-def _attribute(file, name):
-    value = file.attrs.get(name)
-    return None if value is None else json.loads(_decoded(value))
-
-
-def _decoded(value):
-    return value.decode('utf-8') if isinstance(value, bytes) else value
+        return configs
 
 
 def _compile(package, model, training, custom_objects, wrap):

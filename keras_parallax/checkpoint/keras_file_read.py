@@ -5,6 +5,7 @@ stand-in, and the rows go from the file to the shards block by block.
 """
 
 import contextlib
+import json
 import os
 
 import h5py
@@ -43,6 +44,32 @@ def weights_group(file):
     if 'layer_names' not in file.attrs and keras_file_write.WEIGHTS in file:
         return file[keras_file_write.WEIGHTS]
     return file
+
+
+def read_configs(file):
+    """What a file of Keras says of its model and of how that was compiled.
+
+    Args:
+        file: the open `h5py.File`.
+
+    Returns:
+        The name of the Keras package that wrote it, and the configurations of the model and of its
+        training; `None` for one that is not there.
+    """
+    version, model, training = (
+        value.decode('utf-8') if isinstance(value, bytes) else value
+        for value in map(file.attrs.get, ('keras_version', 'model_config', 'training_config'))
+    )
+    return (
+        package_that_wrote(version or ''),
+        model and json.loads(model),
+        training and json.loads(training),
+    )
+
+
+def package_that_wrote(version):
+    """The name of the Keras package that calls its version so: `tf.keras` of TF 1.11 `2.1.6-tf`."""
+    return 'tf.keras' if version.endswith('-tf') else 'keras'
 
 
 class Mover:

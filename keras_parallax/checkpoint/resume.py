@@ -1,7 +1,6 @@
 """Goes on from a checkpoint, or from a file of plain Keras, with any number of ranks."""
 
 import contextlib
-import json
 import os
 import warnings
 
@@ -254,11 +253,11 @@ def _read(model, step, path, block_bytes, show_progress):
 
 
 def _check_optimizer(model, file, path):
-    config = file.attrs.get('training_config')
+    training = keras_file_read.read_configs(file)[2]
     if tensorflow_slots.GROUP in file:
         saved = read_state(file)['optimizer']
-    elif config is not None:
-        saved = json.loads(config.decode('utf-8'))['optimizer_config']['class_name']
+    elif training is not None:
+        saved = training['optimizer_config']['class_name']
     else:
         return
     own = keras_api.name_of_optimizer(model.optimizer)

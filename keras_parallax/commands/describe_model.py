@@ -13,6 +13,7 @@ from typing import Dict, List, NamedTuple
 
 import h5py
 
+from keras_parallax.checkpoint import keras_file_read
 from keras_parallax.compat import keras_api
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.errors import PlanError
@@ -72,21 +73,21 @@ def describe(source, optimizer=None, sparse_update=None):
             )
         records = graph_scope.scope_of(model.total_loss.graph).records
         variables = keras_api.trained_weights(model)
-        found = loss_analysis.describe(model.total_loss, variables, records)
+        uses = loss_analysis.describe(model.total_loss, variables, records)
         with _session_for_settings(model):
             chosen = model.optimizer if compiled else None
             named = optimizer or saved_optimizer
             if named is not None:
                 chosen = _optimizer(package, named)
             if chosen is None:
-                return Description(found, {})
+                return Description(uses, {})
             settings = getattr(chosen, '_parallax_settings', None)
             way = sparse_update or (settings.sparse_update if settings else table_updates.EXACT)
             return Description(
-                found,
+                uses,
                 {
                     use.name: table_updates.update_of(chosen, way, variable, records.get(variable))
-                    for use, variable in zip(found, variables)
+                    for use, variable in zip(uses, variables)
                     if use.lookups
                 },
             )
@@ -121,41 +122,33 @@ def _function(module, function):
     # As `python train.py` would find it.
     sys.path.insert(0, os.getcwd())
     try:
-        found = importlib.import_module(module)
+        imported = importlib.import_module(module)
     except ImportError as error:
         raise PlanError('Module %s could not be imported: %s' % (module, error)) from error
     finally:
         sys.path.remove(os.getcwd())
-    if not callable(getattr(found, function, None)):
+    if not callable(getattr(imported, function, None)):
         raise PlanError('Module %s has no function %s.' % (module, function))
-    return getattr(found, function)
+    return getattr(imported, function)
 
 
 def _from_json(path):
     with open(path) as file:
         text = file.read()
-    package = _package_that_wrote(json.loads(text).get('keras_version', ''))
+    version = json.loads(text).get('keras_version', '')
+    package = keras_api.keras_package(keras_file_read.package_that_wrote(version))
     return package.module.models.model_from_json(text), package, None
 
 
 def _from_hdf5(path):
     # Not `load_model`, which would also read the weights.
     with h5py.File(path, 'r') as file:
-        attributes = {
-            name: value.decode('utf-8') if isinstance(value, bytes) else value
-            for name, value in file.attrs.items()
-        }
-    if 'model_config' not in attributes:
+        package_name, config, training = keras_file_read.read_configs(file)
+    if config is None:
         raise ValueError('it has weights only; save it with model.save')
-    package = _package_that_wrote(attributes.get('keras_version', ''))
-    model = package.module.models.model_from_json(attributes['model_config'])
-    training = json.loads(attributes.get('training_config', '{}'))
-    return model, package, training.get('optimizer_config')
-
-
-def _package_that_wrote(version):
-    # tf.keras of TF 1.11 calls itself '2.1.6-tf'.
-    return keras_api.keras_package('tf.keras' if version.endswith('-tf') else 'keras')
+    package = keras_api.keras_package(package_name)
+    model = package.module.models.model_from_config(config)
+    return model, package, (training or {}).get('optimizer_config')
 
 
 def _optimizer(package, given):

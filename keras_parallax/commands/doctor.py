@@ -1,7 +1,8 @@
 """`keras-parallax doctor`: looks whether a job would run, on this machine or over ssh on many.
 
-It asks the hosts (`host_facts`), has the answers judged (`checks`) and prints the verdicts. It goes
-to a host the way `horovodrun` does, and runs the same Python in the same folder there.
+It asks the hosts (`host_facts`), has the answers judged (`doctor_checks`) and prints the
+verdicts. It goes to a host the way `horovodrun` does, and runs the same Python in the same folder
+there.
 """
 
 import inspect
@@ -139,8 +140,8 @@ class Doctor:
             raise HostError(late(host)) from None
         if process.returncode == 0:
             return json.loads(process.stdout.splitlines()[-1])
-        said = (process.stderr.strip().splitlines() or ['nothing was said'])[-1]
-        raise HostError(unanswered(host, process.returncode, said))
+        last_line = (process.stderr.strip().splitlines() or ['nothing was said'])[-1]
+        raise HostError(unanswered(host, process.returncode, last_line))
 
     def _ssh_options(self, host):
         """The options that `ssh` would use for a host, as it prints them."""
@@ -177,7 +178,7 @@ class Doctor:
 
         with ThreadPoolExecutor(_AT_A_TIME) as pool:
             answers = list(pool.map(ask, self._hosts))
-        facts = {host.name: found for host, (found, _) in zip(self._hosts, answers) if found}
+        facts = {host.name: answer for host, (answer, _) in zip(self._hosts, answers) if answer}
         return facts, [finding for _, findings in answers for finding in findings]
 
     def reach(self, addresses):
@@ -209,8 +210,8 @@ class Doctor:
                     return [late(host)]
                 line = listener.stdout.readline()
                 if not line:
-                    said = (listener.stderr.read().strip().splitlines() or [''])[-1]
-                    return [unanswered(host, listener.wait(), said)]
+                    last_line = (listener.stderr.read().strip().splitlines() or [''])[-1]
+                    return [unanswered(host, listener.wait(), last_line)]
                 places[host.name] = '%s:%d' % (addresses[host.name], json.loads(line))
 
             def connect(host):
@@ -234,22 +235,22 @@ def late(host):
     return Finding(FAILURE, 'ssh', host.name, 'No answer in %d s.' % _LIMIT_SECONDS, remedy)
 
 
-def unanswered(host, code, said):
+def unanswered(host, code, last_line):
     """The `Finding` about a host that did not run `host_facts`.
 
     Args:
         host: a `HostSpec`.
         code: exit code of the command, as `subprocess` gives it.
-        said: the last line that it wrote to stderr.
+        last_line: the last line that it wrote to stderr.
     """
     if code == 255 and not host.is_here:
         remedy = 'horovodrun needs ssh without a password: ssh-copy-id %s' % host.name
-        return Finding(FAILURE, 'ssh', host.name, 'ssh fails: %s' % said, remedy)
+        return Finding(FAILURE, 'ssh', host.name, 'ssh fails: %s' % last_line, remedy)
     if code in (126, 127) and not host.is_here:
-        message = 'There is no Python at %s: %s' % (sys.executable, said)
+        message = 'There is no Python at %s: %s' % (sys.executable, last_line)
         remedy = 'Have the same Python environment in the same place on every host.'
         return Finding(FAILURE, 'same code', host.name, message, remedy)
-    message = 'Python ends with code %d when it imports the packages: %s' % (code, said)
+    message = 'Python ends with code %d when it imports the packages: %s' % (code, last_line)
     # A processor without AVX gives code -4 (132 from a shell): TensorFlow's wheels use it.
     remedy = 'Try there: %s -c "import horovod.tensorflow"' % sys.executable
     return Finding(FAILURE, 'versions', host.name, message, remedy)
@@ -271,8 +272,8 @@ def examine(hosts, port, interface, disk, files):
     doctor = Doctor(hosts, port)
     facts, findings = doctor.facts(disk, files)
     slots = sum(host.slots for host in hosts)
-    for name, found in facts.items():
-        findings += doctor_checks.check_host(name, found, slots)
+    for name, of_host in facts.items():
+        findings += doctor_checks.check_host(name, of_host, slots)
     if len(facts) < 2:
         return findings
     findings += doctor_checks.check_same_code(facts) + doctor_checks.check_interface(
@@ -282,7 +283,7 @@ def examine(hosts, port, interface, disk, files):
     if interface in common or (interface is None and common):
         used = interface or common[0]
         findings += doctor.reach(
-            {name: doctor_checks.ipv4_address(found, used) for name, found in facts.items()}
+            {name: doctor_checks.ipv4_address(of_host, used) for name, of_host in facts.items()}
         )
     return findings
 

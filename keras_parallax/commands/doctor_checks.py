@@ -179,12 +179,12 @@ def check_same_code(facts):
     """
     (first, reference), *others = facts.items()
     findings = []
-    for host, found in others:
+    for host, facts_there in others:
         differences = []
         for name in ('python', 'tensorflow', 'keras', 'horovod', 'h5py', 'numpy'):
-            _compare(differences, name, reference[name], found[name])
+            _compare(differences, name, reference[name], facts_there[name])
         imported = {difference[0] for difference in differences}
-        installed, other = reference['distributions'] or {}, found['distributions'] or {}
+        installed, other = reference['distributions'] or {}, facts_there['distributions'] or {}
         for name in sorted(set(installed) | set(other)):
             if name not in imported:
                 _compare(differences, name, installed.get(name), other.get(name))
@@ -194,34 +194,34 @@ def check_same_code(facts):
             verdict = FAILURE if any(serious) else WARNING
             remedy = 'Install the same versions on both, at %s.' % reference['executable']
             findings.append(Finding(verdict, 'same packages', host, message, remedy))
-        findings.extend(_check_sources(first, reference, host, found))
+        findings.extend(_check_sources(first, reference, host, facts_there))
     return findings or [
         Finding(OK, 'same code', None, 'The same code and packages on all %d hosts.' % len(facts))
     ]
 
 
-def _compare(differences, name, expected, found):
-    if expected != found:
-        text = '%s %s instead of %s' % (name, found or 'missing', expected or 'none')
+def _compare(differences, name, expected, version):
+    if expected != version:
+        text = '%s %s instead of %s' % (name, version or 'missing', expected or 'none')
         differences.append((name, text))
 
 
-def _check_sources(first, reference, host, found):
-    if reference['code'] != found['code']:
+def _check_sources(first, reference, host, facts):
+    if reference['code'] != facts['code']:
         message = 'keras_parallax is not the same code as on %s.' % first
         yield Finding(FAILURE, 'same code', host, message, 'Install the same release on both.')
-    if reference['folder'] != found['folder']:
+    if reference['folder'] != facts['folder']:
         # horovodrun changes to the launcher's folder where it can, and goes on where it cannot.
         message = 'There is no folder %s; a job would run in %s.' % (
             reference['folder'],
-            found['folder'],
+            facts['folder'],
         )
         remedy = 'Share the folder between the hosts, or copy it.'
         yield Finding(WARNING, 'same code', host, message, remedy)
     for name, digest in reference['files'].items():
-        if found['files'][name] is None:
+        if facts['files'][name] is None:
             message = '%s is missing.' % name
-        elif found['files'][name] != digest:
+        elif facts['files'][name] != digest:
             message = '%s is not the same as on %s.' % (name, first)
         else:
             continue
@@ -270,8 +270,8 @@ def check_cut_off(host, options):
 def interfaces_in_common(facts):
     """Names of the interfaces, without loopback, that have an IPv4 address on every host."""
     names = [
-        {name for name in found['interfaces'] or {} if ipv4_address(found, name)}
-        for found in facts.values()
+        {name for name in of_host['interfaces'] or {} if ipv4_address(of_host, name)}
+        for of_host in facts.values()
     ]
     return sorted(set.intersection(*names))
 
@@ -296,16 +296,18 @@ def check_interface(facts, chosen):
         A list of findings.
     """
     check, common = 'interface', interfaces_in_common(facts)
-    found = '; '.join(
-        '%s has %s' % (host, ', '.join(sorted(one['interfaces'] or {})) or 'none')
-        for host, one in facts.items()
+    interfaces = '; '.join(
+        '%s has %s' % (host, ', '.join(sorted(of_host['interfaces'] or {})) or 'none')
+        for host, of_host in facts.items()
     )
     if chosen is not None and chosen not in common:
-        message = '%s has no IPv4 address on every host: %s.' % (chosen, found)
+        message = '%s has no IPv4 address on every host: %s.' % (chosen, interfaces)
         remedy = 'Give another to --network-interface.'
         return [Finding(FAILURE, check, None, message, remedy)]
     if not common:
-        message = 'No interface has the same name and an IPv4 address on every host: %s.' % found
+        message = (
+            'No interface has the same name and an IPv4 address on every host: %s.' % interfaces
+        )
         remedy = 'Horovod needs one: give the interfaces the same name.'
         return [Finding(FAILURE, check, None, message, remedy)]
     if chosen is None and len(common) > 1:

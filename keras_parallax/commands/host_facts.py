@@ -85,7 +85,7 @@ def _interfaces():
 def _distributions():
     import pkg_resources
 
-    return {found.project_name.lower(): found.version for found in pkg_resources.working_set}
+    return {dist.project_name.lower(): dist.version for dist in pkg_resources.working_set}
 
 
 def _cuda():
@@ -143,8 +143,10 @@ def _is_filtered():
     if program is None or os.geteuid() != 0:
         return None
     command = [program, 'list', 'chain', 'inet', 'parallax', 'input']
-    found = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    return found.returncode == 0 and b'@job_hosts' in found.stdout and b'reject' in found.stdout
+    listing = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    return listing.returncode == 0 and all(
+        word in listing.stdout for word in (b'@job_hosts', b'reject')
+    )
 
 
 def _read(path):

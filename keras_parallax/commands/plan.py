@@ -236,6 +236,6 @@ def plan_for(
 
 def _by_name(pairs, tables):
     """Values by name, given pairs some of which are for every table."""
-    found = {table.name: value for name, value in pairs if name is _EVERY for table in tables}
-    found.update((name, value) for name, value in pairs if name is not _EVERY)
-    return found
+    values = {table.name: value for name, value in pairs if name is _EVERY for table in tables}
+    values.update((name, value) for name, value in pairs if name is not _EVERY)
+    return values

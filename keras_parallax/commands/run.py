@@ -70,13 +70,13 @@ def stage(commands):
 
 def _commands(process):
     """The commands of a process and of all that it has started."""
-    found = []
+    commands = []
     try:
-        for each in [process] + process.children(recursive=True):
-            found.append(each.cmdline())
+        for started in [process] + process.children(recursive=True):
+            commands.append(started.cmdline())
     except psutil.Error:
         pass  # It ends.
-    return found
+    return commands
 
 
 class Runner:
@@ -162,9 +162,9 @@ class Runner:
         """
         launcher = psutil.Process(self._process.pid)
         while self._process.poll() is None:
-            found = stage(_commands(launcher))
-            if found == STARTED or time.monotonic() > deadline:
-                return found != STARTING
+            reached = stage(_commands(launcher))
+            if reached == STARTED or time.monotonic() > deadline:
+                return reached != STARTING
             time.sleep(_LOOK_SECONDS)
         return True
 
