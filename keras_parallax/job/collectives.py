@@ -5,8 +5,8 @@ Each has a graph and a session of its own, so that it neither adds operations to
 """
 
 import json
-import queue
 import threading
+from concurrent import futures
 
 import numpy as np
 
@@ -54,27 +54,22 @@ def run_beside(act, problem):
     Raises:
         What `act` raises, or what `problem` returns.
     """
-    outcome = queue.Queue()
+    outcome = futures.Future()
 
-    def put_outcome():
+    def set_outcome():
         try:
-            outcome.put((act(), None))
+            outcome.set_result(act())
         except Exception as error:
-            outcome.put((None, error))
+            outcome.set_exception(error)
 
     if problem() is not None:
         raise problem()
-    thread = threading.Thread(target=put_outcome, name='parallax-collective')
-    thread.daemon = True
-    thread.start()
-    while outcome.empty():
+    threading.Thread(target=set_outcome, name='parallax-collective', daemon=True).start()
+    while not outcome.done():
         if problem() is not None:
             raise problem()
-        thread.join(_LOOK_SECONDS)
-    returned, error = outcome.get()
-    if error is not None:
-        raise error
-    return returned
+        futures.wait([outcome], _LOOK_SECONDS)
+    return outcome.result()
 
 
 class Gatherer:

@@ -24,10 +24,10 @@ def hosts_of(places):
     for rank, (name, local_rank) in enumerate(places):
         number = seen[name, local_rank] = seen.get((name, local_rank), -1) + 1
         hosts.setdefault((name, number), []).append((local_rank, rank))
-    found = [sorted(ranks) for ranks in hosts.values()]
-    if any([local for local, _ in ranks] != list(range(len(ranks))) for ranks in found):
+    in_order = [sorted(ranks) for ranks in hosts.values()]
+    if any([local for local, _ in ranks] != list(range(len(ranks))) for ranks in in_order):
         return [[rank] for rank in range(len(places))]
-    return [[rank for _, rank in ranks] for ranks in found]
+    return [[rank for _, rank in ranks] for ranks in in_order]
 
 
 def aggregation_helps(hosts):

@@ -30,6 +30,7 @@ class Job:
     Attributes:
         rank, size, local_rank: as Horovod counts them.
         token: tells this job from any other, the same on every rank; `None` for one rank.
+        host_names: the name of each rank's host, a sequence.
         hosts: the ranks of each host, in order of local rank, as `hosts.hosts_of` finds them.
         cluster: the `costs.Cluster` of its hosts, the same on every rank.
         config: the `tf.ConfigProto` for sessions.
@@ -56,7 +57,8 @@ class Job:
             hvd.init()
         self.rank, self.size, self.local_rank = hvd.rank(), hvd.size(), hvd.local_rank()
         self.config = session_config.of_worker(self.local_rank, given)
-        self.token, self.hosts, self.cluster = None, [[self.rank]], costs.Cluster()
+        self.token, self.cluster = None, costs.Cluster()
+        self.host_names, self.hosts = (socket.gethostname(),), [[self.rank]]
         self._gatherer = Gatherer('main') if self.size > 1 else None
         # Runs before Horovod's own exit handler, which was registered by `hvd.init()`.
         atexit.register(self.watch.finish)
@@ -66,12 +68,12 @@ class Job:
 
     def _meet(self):
         watchdog = self.process_end.watchdog
+        own = [*self.host_names, self.local_rank, watchdog.place, secrets.token_hex(8)]
         with self.call('the start of the job'):
-            own = [socket.gethostname(), self.local_rank, watchdog.place, secrets.token_hex(8)]
-            of_ranks = self.gather(own)
-        _, _, place, self.token = of_ranks[0]
-        watchdog.meet(place)
-        self.hosts = hosts_of([host_and_rank for *host_and_rank, _, _ in of_ranks])
+            self.host_names, local_ranks, places, tokens = zip(*self.gather(own))
+        self.token = tokens[0]
+        watchdog.meet(places[0])
+        self.hosts = hosts_of(list(zip(self.host_names, local_ranks)))
         # Hosts may have unequal numbers of workers, but every rank must plan alike.
         workers = -(-self.size // len(self.hosts))
         helps = aggregation_helps(self.hosts)

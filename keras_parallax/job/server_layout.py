@@ -51,8 +51,8 @@ def checked(servers):
         return servers
     if isinstance(servers, (list, tuple)) and servers:
         for address in servers:
-            found = _ADDRESS.fullmatch(address) if isinstance(address, str) else None
-            if not found or not 0 < int(found.group('port')) < 65536:
+            match = _ADDRESS.fullmatch(address) if isinstance(address, str) else None
+            if not match or not 0 < int(match.group('port')) < 65536:
                 raise PlanError(
                     "servers must hold addresses such as 'host:12345', but %r is in it."
                     % (address,)

@@ -1,10 +1,8 @@
 """The servers that hold the shards of a job: started or found once, and looked after."""
 
-import socket
 import threading
 import time
 
-from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.errors import PlanError, ServerLostError
 from keras_parallax.failures import probe
 from keras_parallax.failures.liveness import Peer
@@ -79,16 +77,12 @@ class ShardServers:
             if not addresses and not isinstance(other, tuple):
                 # 'host' and `None` differ only in which workers' servers hold shards.
                 return served[0], place_servers(wanted, job.size, first_ranks, WORKER_JOB)
-        self.server, server_job = worker_servers.start_servers(
+        self.server, addresses_of_ranks, server_job = worker_servers.start_servers(
             job.rank, job.config, job.gather, addresses
         )
         if job.size > 1:
-            tasks = tf.train.ClusterSpec(self.server.server_def.cluster)
-            peers = {
-                rank: Peer(host, worker_servers.address_of(tasks, rank))
-                for rank, host in enumerate(job.gather(socket.gethostname()))
-                if rank != job.rank
-            }
+            peers = dict(enumerate(map(Peer, job.host_names, addresses_of_ranks)))
+            del peers[job.rank]
             job.watch.set_peers(peers)
         servers = place_servers(wanted, job.size, first_ranks, WORKER_JOB, server_job)
         self._dedicated.update(

@@ -15,11 +15,6 @@ from keras_parallax.job.devices import WORKER_JOB
 _ATTEMPTS = 5
 
 
-def address_of(servers, rank):
-    """The `'address:port'` of a rank's server in a `tf.train.ClusterSpec`."""
-    return servers.task_address(WORKER_JOB, rank)
-
-
 def own_address(environ, addresses_of, hostname):
     """The address at which the other ranks of the job reach this one.
 
@@ -78,8 +73,8 @@ def start_servers(rank, config, gather, dedicated=()):
         dedicated: the addresses of dedicated servers.
 
     Returns:
-        A pair: this process's `tf.train.Server`, which knows the addresses of all others, and
-        TensorFlow's job name of the dedicated ones.
+        Three: this process's `tf.train.Server`, which knows the addresses of all others; those of
+        all ranks' servers, each `'address:port'`; and TensorFlow's job name of the dedicated ones.
 
     Raises:
         ParallaxError: a rank found no port that its server could listen on.
@@ -106,4 +101,4 @@ def start_servers(rank, config, gather, dedicated=()):
         problem = gather(dedicated_servers.assign(tasks, server_job) if rank == 0 else None)[0]
         if problem:
             raise ServerLostError(problem)
-    return server, server_job
+    return server, tasks[WORKER_JOB], server_job
