@@ -1,0 +1,113 @@
+"""What cannot be asked of a plan is refused, with the reason."""
+
+import pytest
+from uses import dense, table
+
+from keras_parallax.errors import PlanError
+from keras_parallax.planning.classify import DENSE, WHOLE_TABLE
+from keras_parallax.planning.plan import make_plan
+from keras_parallax.planning.request import SEARCH, Request, Timing, check_search, check_timing
+
+
+def test_an_unknown_name_is_refused_with_the_known_ones():
+    with pytest.raises(PlanError) as caught:
+        make_plan([table(), dense()], 2, {'tabel/embeddings': DENSE, 'out/kernel': DENSE})
+    message = str(caught.value)
+    assert message.startswith('overrides names tabel/embeddings, but ')
+    assert 'table/embeddings, out/kernel.' in message
+
+
+@pytest.mark.parametrize(
+    'partitions, message',
+    [
+        (0, 'partitions must be a whole number from 1, but 0 was given'),
+        (2.5, 'partitions must be a whole number from 1, but 2.5 was given'),
+        (True, 'partitions must be a whole number from 1, but True was given'),
+        ('many', "partitions must be a whole number from 1, but 'many' was given"),
+        ({'table/embeddings': -1}, 'partitions of table/embeddings must be a whole number'),
+        ({'tabel': 2}, 'partitions names tabel, but the trainable variables of the model are'),
+        ({'out/kernel': 2}, 'partitions names out/kernel, which is dense: it is read whole by'),
+        ({'whole': 2}, 'partitions asks for 2 shards of whole, which must stay in one piece'),
+    ],
+)
+def test_partitions_that_cannot_be_are_refused_with_the_reason(partitions, message):
+    uses = [table(), table('whole', constraint=WHOLE_TABLE), dense()]
+    with pytest.raises(PlanError) as caught:
+        make_plan(uses, 2, partitions=partitions)
+    assert message in str(caught.value)
+
+
+def test_partitions_of_a_table_that_the_user_made_dense_are_refused():
+    with pytest.raises(PlanError, match='which is dense: it is made dense by the user'):
+        make_plan([table()], 2, {'table/embeddings': DENSE}, partitions={'table/embeddings': 2})
+
+
+def test_partitions_without_servers_are_refused():
+    with pytest.raises(PlanError, match="architecture='allreduce' has none"):
+        make_plan([table()], 2, architecture='allreduce', partitions=2)
+
+
+@pytest.mark.parametrize('alpha', [-0.1, 1.1, float('nan'), 'half', True, None])
+def test_a_density_that_is_no_fraction_is_refused(alpha):
+    with pytest.raises(PlanError, match='a number from 0 to 1, but '):
+        make_plan([table()], 2, density={'table/embeddings': alpha})
+
+
+def test_a_density_of_no_table_is_refused():
+    with pytest.raises(PlanError, match='density names tabel, but'):
+        make_plan([table()], 2, density={'tabel': 0.1})
+    with pytest.raises(PlanError, match='density names out/kernel, which is dense'):
+        make_plan([table(), dense()], 2, density={'out/kernel': 0.1})
+
+
+# --- when workers wait for each other ------------------------------------------
+
+
+@pytest.mark.parametrize(
+    'architecture, timing, message',
+    [
+        ('hybrid', Timing(True, 2), 'max_staleness=2 bounds asynchronous training, but sync=True'),
+        ('allreduce', Timing(False), "sync=False needs architecture='hybrid' or 'ps'"),
+        ('auto', Timing(False), "sync=False needs architecture='hybrid' or 'ps'"),
+        ('ps', Timing(False, -1), 'max_staleness must be a whole number from 0, but -1 was'),
+        ('ps', Timing(False, True), 'max_staleness must be a whole number from 0, but True was'),
+        ('ps', Timing(False, 0.5), 'max_staleness must be a whole number from 0, but 0.5 was'),
+    ],
+)
+def test_a_timing_that_makes_no_sense_is_refused(architecture, timing, message):
+    with pytest.raises(PlanError) as caught:
+        check_timing(architecture, timing)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize('architecture', ['hybrid', 'ps'])
+@pytest.mark.parametrize('timing', [Timing(), Timing(False), Timing(False, 0), Timing(False, 3)])
+def test_workers_need_not_wait_where_rows_are_on_servers(architecture, timing):
+    check_timing(architecture, timing)
+
+
+# --- the search for a number of shards -----------------------------------------
+
+
+@pytest.mark.parametrize(
+    'request_of_user, sync, message',
+    [
+        (Request(partitions='find'), True, "'search', but 'find' was given"),
+        (Request(partitions=SEARCH), False, 'but sync=False was given'),
+        (
+            Request(partitions=SEARCH, architecture='allreduce'),
+            True,
+            "but architecture='allreduce' was given",
+        ),
+    ],
+)
+def test_a_search_that_makes_no_sense_is_refused(request_of_user, sync, message):
+    with pytest.raises(PlanError) as caught:
+        check_search(request_of_user, sync)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize('partitions', [None, 3, {'table': 2}])
+@pytest.mark.parametrize('sync', [True, False])
+def test_without_a_search_there_is_nothing_to_refuse(partitions, sync):
+    check_search(Request(partitions=partitions), sync)
