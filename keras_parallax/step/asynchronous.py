@@ -11,7 +11,7 @@ from keras_parallax.errors import PlanError
 from keras_parallax.job import devices
 from keras_parallax.step.exchange import PartGradient, Pushed, RowGradients, split_gradients
 from keras_parallax.step.queues import for_workers
-from keras_parallax.tables.table import OwnedShard, as_indices, split_rows
+from keras_parallax.tables.table import as_indices, split_rows
 
 
 def check_clipping(optimizer, together, dense):
@@ -52,7 +52,7 @@ def push_rows(table, gradients, split, exchange):
         with tf.device(shard.device):
             arrived = restore(tf.identity(values))
             rows = RowGradients(as_indices(rows), arrived)
-        parts.append(PartGradient(OwnedShard(table, shard, number), rows))
+        parts.append(PartGradient(table.owned_shard(number), rows))
     return Pushed([], parts, [])
 
 
@@ -76,7 +76,7 @@ def push_whole(table, gradient, exchange, computed):
         with tf.device(shard.device):
             arrived = exchange.compression.decompress(tf.identity(piece), context)
         arrived.set_shape(shard.shape)
-        parts.append(PartGradient(OwnedShard(table, shard, number), arrived))
+        parts.append(PartGradient(table.owned_shard(number), arrived))
     return Pushed([], parts, [])
 
 

@@ -10,8 +10,9 @@ from keras_parallax.job.collectives import unmerged
 from keras_parallax.step.local_aggregation import HostGroup
 from keras_parallax.step.queues import for_workers
 from keras_parallax.tables import half_precision
+from keras_parallax.tables.exchanged import OwnedShard
 from keras_parallax.tables.pull import split_by_shard
-from keras_parallax.tables.table import OwnedShard, as_indices, split_rows
+from keras_parallax.tables.table import as_indices, split_rows
 
 MEAN, SUM = 'mean', 'sum'
 
@@ -64,41 +65,16 @@ def gradients_by_row(table, lookups):
     rows = [tf.reshape(ids, [-1]) for ids, _ in lookups]
     wide = tf.int64 if any(part.dtype == tf.int64 for part in rows) else tf.int32
     return sum_by_row(
-        _joined([tf.cast(part, wide) for part in rows]),
-        _joined([tf.reshape(gradient, [-1] + table.row_shape) for _, gradient in lookups]),
+        tf.concat([tf.cast(part, wide) for part in rows], 0),
+        tf.concat([tf.reshape(gradient, [-1] + table.row_shape) for _, gradient in lookups], 0),
     )
-
-
-def gradients_of_pull(table, pull, gradients):
-    """Gradient of pulled rows from the gradients of the lookups that use them.
-
-    Args:
-        table: the `Table`.
-        pull: the `Pull`.
-        gradients: dict from looked-up rows (`pull.outputs`) to their gradients; an output may be
-            missing.
-
-    Returns:
-        The pair of `RowGradients` and the `SplitIds` of its rows.
-    """
-    used = [
-        (inverse, tf.reshape(gradients[output], [-1] + table.row_shape))
-        for output, inverse in zip(pull.outputs, pull.inverses)
-        if output in gradients
-    ]
-    values = tf.unsorted_segment_sum(
-        _joined([values for _, values in used]),
-        _joined([inverse for inverse, _ in used]),
-        tf.size(pull.split.ids),
-    )
-    return RowGradients(pull.split.ids, values), pull.split
 
 
 def merged(by_pull):
     """Merges the row gradients of a table's pulls.
 
     Args:
-        by_pull: a list of pairs as `gradients_of_pull` returns them.
+        by_pull: a list of pairs of the `RowGradients` of a pull and the `SplitIds` of its rows.
 
     Returns:
         A pair of `RowGradients` and its `SplitIds`, or `None` if the rows must be split anew.
@@ -108,10 +84,6 @@ def merged(by_pull):
     wide = max((gradients.rows.dtype for gradients, _ in by_pull), key=lambda dtype: dtype.size)
     rows = tf.concat([tf.cast(gradients.rows, wide) for gradients, _ in by_pull], 0)
     return sum_by_row(rows, tf.concat([gradients.values for gradients, _ in by_pull], 0)), None
-
-
-def _joined(tensors):
-    return tensors[0] if len(tensors) == 1 else tf.concat(tensors, 0)
 
 
 class Exchange(NamedTuple):
@@ -228,7 +200,7 @@ def split_gradients(table, gradients, split, exchange):
         function that makes the values what they were.
     """
     if split is None:
-        split = split_by_shard(gradients.rows, table.plan.shards)
+        split = split_by_shard(gradients.rows, table.planned_shards)
     small, restore = half_precision.compress(gradients.values, exchange.compression, table.widths)
     of_shards = [small]
     if len(table.shards) > 1:
@@ -258,18 +230,18 @@ def push_rows(table, gradients, split, exchange, after):
                 values = [tf.reshape(values, [-1] + table.row_shape) for _, values in of_host]
                 gradients, split = sum_by_row(tf.concat(rows, 0), tf.concat(values, 0)), None
         items, restore = split_gradients(table, gradients, split, exchange)
-    queues, operations = _push(table, items, exchange, after)
+    owned, operations = _push(table, items, exchange, after)
     parts = []
-    for part in table.parts_of(exchange.rank):
+    for part, queues in owned.items():
         with tf.device(part.variable.device):
-            items = [queue.dequeue() for queue in queues[part.shard]]
+            items = [queue.dequeue() for queue in queues]
             rows, values = [tf.concat(column, 0) for column in zip(*items)]
             rows.set_shape([None])
             values = restore(values)
             values.set_shape([None] + table.row_shape)
             summed = sum_by_row(as_indices(rows), values)
             parts.append(PartGradient(part, exchange.reduced(summed)))
-    return Pushed(handed + operations, parts, _own(queues, table, exchange.rank))
+    return Pushed(handed + operations, parts, sum(owned.values(), []))
 
 
 def push_whole(table, gradient, exchange, after):
@@ -288,20 +260,18 @@ def push_whole(table, gradient, exchange, after):
         handed = []
         if exchange.host:
             of_host, handed = exchange.host.push(table.name, [gradient], after)
-            gradient = tf.add_n([tf.reshape(one, table.plan.shape) for (one,) in of_host])
+            gradient = tf.add_n([tf.reshape(whole, table.plan.shape) for (whole,) in of_host])
         small, context = exchange.compression.compress(gradient)
         items = [(part,) for part in split_rows(small, table)]
-    queues, operations = _push(table, items, exchange, after)
+    owned, operations = _push(table, items, exchange, after)
     parts = []
-    for part in table.parts_of(exchange.rank):
+    for part, queues in owned.items():
         with tf.device(part.variable.device):
-            found = [
-                exchange.compression.decompress(queue.dequeue(), context)
-                for queue in queues[part.shard]
-            ]
-            total = tf.reshape(tf.add_n(found), part.variable.shape) / exchange.size
+            decompress = exchange.compression.decompress
+            pushed = [decompress(queue.dequeue(), context) for queue in queues]
+            total = tf.reshape(tf.add_n(pushed), part.variable.shape) / exchange.size
             parts.append(PartGradient(part, total))
-    return Pushed(handed + operations, parts, _own(queues, table, exchange.rank))
+    return Pushed(handed + operations, parts, sum(owned.values(), []))
 
 
 def _push(table, items, exchange, after):
@@ -312,7 +282,8 @@ def _push(table, items, exchange, after):
     race.
 
     Returns:
-        A pair: for each shard the list of its queues, and the operations that push.
+        A pair: a dict from the `OwnedShard`s of this rank to the lists of their queues, and the
+        operations that push.
     """
     queues, operations = [], []
     with tf.device(devices.shard_device(exchange.rank)):
@@ -325,8 +296,4 @@ def _push(table, items, exchange, after):
             with tf.name_scope(None), tf.device(shard.device):
                 operations.append(of_shard[exchange.rank].enqueue(item))
         queues.append(list(of_shard.values()))
-    return queues, operations
-
-
-def _own(queues, table, rank):
-    return [queue for part in table.parts_of(rank) for queue in queues[part.shard]]
+    return {part: queues[part.shard] for part in table.parts_of(exchange.rank)}, operations

@@ -5,20 +5,26 @@ from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.errors import PlanError
 from keras_parallax.job import devices
 from keras_parallax.job.collectives import unfolded_zero
-from keras_parallax.step import asynchronous, pull_order, table_groups
+from keras_parallax.step import asynchronous, pull_order
 from keras_parallax.step.exchange import (
     Pushed,
     RowGradients,
     allgather,
     gradients_by_row,
-    gradients_of_pull,
     merged,
     push_rows,
     push_whole,
 )
-from keras_parallax.step.table_groups import Joined, groups_of
+from keras_parallax.step.table_groups import (
+    SameIdsGroup,
+    SmallTablesGroup,
+    is_small,
+    may_be_grouped,
+    same_ids_groups,
+    small_groups,
+)
 from keras_parallax.tables import loss_analysis, sharding
-from keras_parallax.tables.pull import Connection, SplitIds, gather_rows
+from keras_parallax.tables.pull import SplitIds, gather_rows
 
 
 class StepGradients:
@@ -139,39 +145,29 @@ class StepGradients:
             for table in self._tables
             if table.by_row and table.shards
         }
-        of_all = [pull for found in pulls.values() for pull in found]
-        for members in groups_of(pulls):
-            joined = Joined(members, [pulls.pop(table)[0] for table in members])
-            pulls[joined] = [joined.pull]
-        bundles = table_groups.bundles_of(
-            [
-                (table, table.plan)
-                for table in pulls
-                if table_groups.may_be_bundled(pulls[table], of_all)
-            ]
-        )
-        bundled = {table for members in bundles for table in members}
-        pulls.update(self._connect({t: pulls[t] for t in pulls if t not in bundled}))
+        of_all = [pull for of_table in pulls.values() for pull in of_table]
+        for members in same_ids_groups(pulls):
+            group = SameIdsGroup(members)
+            pulls[group] = self._pulls_of(group, pulls)
+        alike = [table for table in pulls if may_be_grouped(pulls[table], of_all)]
+        groups = list(map(SmallTablesGroup, small_groups(alike)))
+        of_groups = {group: self._pulls_of(group, pulls) for group in groups}
+        first = pull_order.needed_first(pulls, self._members, list(filter(is_small, pulls)))
+        first.update((group, []) for group in groups)
+        pulls.update(of_groups)
+        pulls.update(self._connect(pulls, first))
         pushed = []
         for table in self._tables:
             if not table.by_row:
                 pushed.append(self._exchange_whole(table, gradients, computed))
             elif not table.shards:
                 pushed.append(self._allgather(table, gradients))
-        for table in pulls:
-            if table not in bundled:
-                pushed.append(self._push(table, pulls[table], gradients))
-        pushed += [self._exchange_bundle(members, pulls, gradients) for members in bundles]
-        return [self._of_tables(found) for found in pushed]
+        return pushed + [self._push(table, pulls[table], gradients) for table in pulls]
 
-    @staticmethod
-    def _of_tables(pushed):
-        """`Pushed` with the parts of tables in place of those of `Joined` ones."""
-        parts = []
-        for found in pushed.parts:
-            table = found.part.table
-            parts += table.parts(found) if isinstance(table, Joined) else [found]
-        return pushed._replace(parts=parts)
+    def _pulls_of(self, group, pulls):
+        """A list of the `Pull` of a group, whose members' are taken out of `pulls`."""
+        with self._on_worker():
+            return [group.pull([pulls.pop(member)[0] for member in group.members])]
 
     def _exchange_whole(self, table, gradients, computed):
         """Sums the gradient of a dense variable on servers; returns `Pushed`.
@@ -196,71 +192,54 @@ class StepGradients:
         mine = gradients_by_row(table, lookups)
         return Pushed([], allgather(table, mine, self._exchange), [])
 
-    def _connect(self, pulls):
+    def _connect(self, pulls, first):
         """Has the step pull rows in its own way, where that is not as a prediction does.
 
         Args:
-            pulls: a dict from tables, `Joined` ones too, to the lists of their `Pull`s.
+            pulls: a dict from `Exchanged` to the lists of their `Pull`s.
+            first: a dict from some of them to lists of those whose rows are needed first.
 
         Returns:
-            The same with the `Pull`s of the step, where they are others.
+            The same as `pulls` with the `Pull`s of the step, where they are others.
         """
-        compression, found = self._exchange.pull_compression, {}
-        small = [table for table in pulls if table_groups.is_small(table.plan)]
-        first = pull_order.needed_first(pulls, self._members, small)
-        as_predicted = compression is hvd.Compression.none and not self._aggregates
+        no_compression = self._exchange.pull_compression is hvd.Compression.none
+        as_predicted, connected = no_compression and not self._aggregates, {}
         # Those that wait for nothing come first, so that what others wait for is there.
         for table in sorted(first, key=lambda table: len(first[table])):
-            if as_predicted and not first[table] and not isinstance(table, Joined):
+            # Rows of a group are pulled in a step alone.
+            if as_predicted and not first[table] and pulls[table][0].rows is not None:
                 continue
             arrived = [
-                pull.rows for other in first[table] for pull in found.get(other, pulls[other])
+                pull.rows for other in first[table] for pull in connected.get(other, pulls[other])
             ]
-            found[table] = []
+            connected[table] = []
             for number, pull in enumerate(pulls[table]):
                 with self._on_worker():
                     split = _after(arrived, pull.split)
                     rows = self._pull(table, '%s/pull_%d' % (table.name, number), split)
-                self.connections += _connections(table, pull, rows)
-                found[table].append(pull._replace(split=split, rows=rows))
-        return found
+                self.connections += table.connections(pull, rows)
+                connected[table].append(pull._replace(split=split, rows=rows))
+        return connected
 
     def _pull(self, table, name, split):
-        """Rows of a table, joined ones or a bundle: with the host's other workers, if any."""
+        """Rows of an `Exchanged`: with the host's other workers, if any."""
         compression = self._exchange.pull_compression
         if self._aggregates:
             return self._exchange.host.pull_rows(table, name, split.ids, compression)
         return gather_rows(table, split, compression)
 
     def _push(self, table, pulls, gradients):
-        """Sums a sharded table's gradients; returns `Pushed`."""
+        """Sums the gradients of an `Exchanged` with shards; returns `Pushed`, by table."""
         with self._on_worker():
-            by_pull = [_gradients(table, pull, gradients) for pull in pulls]
-            mine, split = merged(by_pull)
-        self._count(table, mine.rows)
-        return self._push_rows(table, mine, split, self._reads(table, pulls))
-
-    def _exchange_bundle(self, members, pulls, gradients):
-        """Has the rows of several tables pulled together, and pushes their gradients together."""
-        together = table_groups.Bundle(members)
-        mine = [pulls[table][0] for table in members]
-        ids = [pull.split.ids for pull in mine]
-        with self._on_worker():
-            split = together.ask(ids)
-            rows = self._pull(together, together.name, split)
-            of_members = together.split(rows, ids)
-            values = [
-                _gradients(table, pull, gradients)[0].values for table, pull in zip(members, mine)
+            by_pull = [
+                (RowGradients(pull.split.ids, table.gradients(pull, gradients)), pull.split)
+                for pull in pulls
             ]
-            summed = RowGradients(split.ids, tf.concat(values, 0))
-            for table, pull, of_member in zip(members, mine, of_members):
-                self.connections += _connections(table, pull, of_member)
-                self._count(table, pull.split.ids)
-        after = [read for table in members for read in self._reads(table, pulls[table])]
-        pushed = self._push_rows(together, summed, split, after)
-        return pushed._replace(
-            parts=[part for found in pushed.parts for part in together.parts(found)]
-        )
+            of_rank, split = merged(by_pull)
+            self.touched.update(table.touched(pulls[0], of_rank.rows))
+        pushed = self._push_rows(table, of_rank, split, self._reads(table, pulls))
+        parts = [of_table for part in pushed.parts for of_table in table.of_tables(part)]
+        return pushed._replace(parts=parts)
 
     @property
     def _aggregates(self):
@@ -275,11 +254,6 @@ class StepGradients:
             return asynchronous.push_rows(table, gradients, split, self._exchange)
         return push_rows(table, gradients, split, self._exchange, after)
 
-    def _count(self, table, rows):
-        """Notes how many rows of a table, or of each of joined ones, the batch touches."""
-        for member in _tables_in(table):
-            self.touched[member.name] = tf.size(rows)
-
     def _reads(self, table, pulls):
         """The operations that read a table's shards, as far as this rank's step needs them.
 
@@ -289,9 +263,7 @@ class StepGradients:
         looked_up = [
             output.op for pull in pulls for output in pull.outputs if output.op in self._members
         ]
-        return looked_up + [
-            term.op for member in _tables_in(table) for term in member.penalty_terms
-        ]
+        return looked_up + [term.op for member in table.tables for term in member.penalty_terms]
 
     def _gate(self, reduced, computed):
         """Holds back every write to what this process computes with until it has all its gradients.
@@ -328,22 +300,6 @@ def _copy(tensor):
         return tf.IndexedSlices(_copy(tensor.values), tensor.indices, tensor.dense_shape)
     with tf.colocate_with(tensor):
         return tf.identity(tensor)
-
-
-def _tables_in(table):
-    return table.members if isinstance(table, Joined) else [table]
-
-
-def _connections(table, pull, rows):
-    """The `Connection`s that have a step read rows that it has pulled, a list."""
-    return table.connections(rows) if isinstance(table, Joined) else [Connection(pull.rows, rows)]
-
-
-def _gradients(table, pull, gradients):
-    """As `exchange.gradients_of_pull`, also of joined tables."""
-    if isinstance(table, Joined):
-        return RowGradients(pull.split.ids, table.gradients(gradients)), pull.split
-    return gradients_of_pull(table, pull, gradients)
 
 
 def _after(tensors, split):

@@ -55,7 +55,7 @@ class HostGroup:
         """Has a training step pull rows of a sparse table together with the host's other workers.
 
         Args:
-            table: a `Table` with shards, or a `table_groups.Bundle`.
+            table: an `Exchanged` with shards.
             name: the pull's name, the same on every rank.
             ids: the ids that this worker wants, `[n]`.
             compression: one of `hvd.Compression`: the form in which rows come to the host.

@@ -1,13 +1,12 @@
-"""Bundles: small tables whose rows look alike are pulled and pushed as if they were one table.
+"""Groups of tables that are pulled and pushed as if they were one.
 
 Fifty small tables on eight servers would send a thousand messages in a step and run as many
-operations again to sort rows by shard and worker. A bundle does it for all of them at once. The
+operations again to sort rows by shard and worker. A group does it for all of them at once. The
 tables stay as they are: each has its own shards, slots and updates, and is looked up, checked,
 predicted with, saved and moved by itself.
 """
 
 import collections
-from typing import NamedTuple, Tuple
 
 import numpy as np
 
@@ -15,12 +14,13 @@ from keras_parallax.compat import graph_queries, tensorflow_api
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.planning.classify import SPARSE
 from keras_parallax.planning.placement import Shard
-from keras_parallax.step.exchange import PartGradient, RowGradients, gradients_of_pull
-from keras_parallax.tables.pull import Connection, Pull, split_by_shard
-from keras_parallax.tables.table import OwnedShard, as_indices
+from keras_parallax.step.exchange import PartGradient, RowGradients
+from keras_parallax.tables.exchanged import Exchanged
+from keras_parallax.tables.pull import Pull, split_by_shard
+from keras_parallax.tables.table import as_indices
 
-#: A table is bundled if a worker's batch touches no more of it than this. A large one goes alone,
-#: so that its gradients are on their way while the backward pass goes on.
+#: A table is small if a worker's batch touches no more of it than this. A large one goes alone, so
+#: that its gradients are on their way while the backward pass goes on.
 SMALL_BYTES = 256 * 2**10
 
 
@@ -28,36 +28,56 @@ SMALL_BYTES = 256 * 2**10
 ASSUMED_ROWS = 512
 
 
-def is_small(planned):
-    """Whether a step sends so little of a table that it is worth bundling.
+def is_small(table):
+    """Whether a step sends so little of a table that it is worth grouping it with others.
 
     Args:
-        planned: a `PlannedVariable`.
+        table: an `Exchanged`; if it is a group, one of tables that are looked up with the same ids.
     """
-    if planned.kind != SPARSE or not planned.shards:
+    plans = [member.plan for member in table.tables]
+    if any(planned.kind != SPARSE or not planned.shards for planned in plans):
         return False
+    return sum(map(_touched_bytes, plans)) <= SMALL_BYTES
+
+
+def _touched_bytes(planned):
     rows = ASSUMED_ROWS if planned.alpha is None else planned.alpha * planned.rows
-    touched = min(rows, planned.rows) * planned.bytes / max(1, planned.rows)
-    return touched <= SMALL_BYTES
+    return min(rows, planned.rows) * planned.bytes / max(1, planned.rows)
 
 
-def bundles_of(tables):
-    """Which tables are bundled: small ones whose rows are alike.
+def small_groups(tables):
+    """Which of several `Exchanged` are small and have rows that are alike: lists of two or more."""
+    return _alike(filter(is_small, tables), lambda table: (table.dtype, tuple(table.row_shape)))
+
+
+def same_ids_groups(pulls):
+    """Which tables are looked up with the same ids and sharded alike.
 
     Args:
-        tables: a list of pairs of something and its `PlannedVariable`.
+        pulls: a dict from tables to the lists of their `Pull`s in a step.
 
     Returns:
-        A list of lists, of two at least.
+        A list of lists of tables, of two at least.
     """
+    # What is looked up in a loop has rows for each round.
+    once = [
+        table
+        for table, of_table in pulls.items()
+        if len(of_table) == 1 and not tensorflow_api.is_in_control_flow(of_table[0].split.ids)
+    ]
+    return _alike(
+        once, lambda table: (tuple(pulls[table][0].ids), table.planned_shards, table.dtype)
+    )
+
+
+def _alike(tables, key):
     groups = collections.OrderedDict()
-    for table, planned in tables:
-        if is_small(planned):
-            groups.setdefault((planned.dtype, planned.shape[1:]), []).append(table)
+    for table in tables:
+        groups.setdefault(key(table), []).append(table)
     return [group for group in groups.values() if len(group) > 1]
 
 
-def may_be_bundled(pulls, of_all):
+def may_be_grouped(pulls, of_all):
     """Whether the rows of a table can be pulled together with those of others.
 
     Args:
@@ -74,230 +94,195 @@ def may_be_bundled(pulls, of_all):
     )
 
 
-class _Shards(NamedTuple):
-    """As much of a `PlannedVariable` as pulls and pushes ask for."""
-
-    shards: Tuple[Shard, ...]
-
-
-def places_of(plans):
-    """Where the shards of several tables lie in their bundle.
+def places_of(shards_of_tables):
+    """Where the shards of several tables lie in their group.
 
     Args:
-        plans: the `PlannedVariable`s of the tables.
+        shards_of_tables: for each table its `placement.Shard`s.
 
     Returns:
-        A pair: the servers of the bundle's shards, a list, and for each table the numbers of the
-        bundle's shards that its shards are in, a list. No two shards of a table are in the same.
+        A pair: the servers of the group's shards, a list, and for each table the numbers of the
+        group's shards that its shards are in, a list. No two shards of a table are in the same.
     """
     numbers, places = collections.OrderedDict(), []
-    for planned in plans:
+    for shards in shards_of_tables:
         seen = collections.Counter()
-        mine = []
-        for shard in planned.shards:
+        of_table = []
+        for shard in shards:
             key = shard.server, seen[shard.server]
             seen[shard.server] += 1
-            mine.append(numbers.setdefault(key, len(numbers)))
-        places.append(mine)
+            of_table.append(numbers.setdefault(key, len(numbers)))
+        places.append(of_table)
     return [server for server, _ in numbers], places
 
 
-class Bundle:
-    """Tables that are pulled and pushed as one, which takes the place of a `Table` there.
+class _TableGroup(Exchanged):
+    """What the kinds of groups have in common.
+
+    A kind has `_join`, which makes rows of the group of those of its members, a list, `_split`,
+    which undoes that, and `_of_members`, which makes of the `RowGradients` of a shard a list of
+    triples of a member, the number of its shard, and its `RowGradients`.
+
+    Args:
+        members: the `Exchanged` in it.
+        kind: ends its name.
+    """
+
+    def __init__(self, members, kind):
+        self.members, first = list(members), members[0]
+        self.tables = [table for member in members for table in member.tables]
+        self.name, self.dtype, self.servers = first.name + kind, first.dtype, first.servers
+
+    def pull(self, pulls):
+        """A `Pull` for the lookups of all members, without rows, from the `Pull` of each."""
+        outputs = [output for pull in pulls for output in pull.outputs]
+        return Pull(self._split_ids(pulls), None, outputs, [], [], tuple(pulls))
+
+    def connections(self, pull, rows):
+        """As `Exchanged.connections`."""
+        of_members = zip(self.members, pull.members, self._split(rows, pull.members))
+        return [
+            connection
+            for member, pulled, own_rows in of_members
+            for connection in member.connections(pulled, own_rows)
+        ]
+
+    def gradients(self, pull, gradients):
+        """As `Exchanged.gradients`."""
+        of_members = zip(self.members, pull.members)
+        return self._join([member.gradients(pulled, gradients) for member, pulled in of_members])
+
+    def of_tables(self, part_gradient):
+        """As `Exchanged.of_tables`."""
+        (_, variable, shard), gradients = part_gradient
+        with tf.device(variable.device):
+            of_members = [
+                (member, PartGradient(member.owned_shard(number), of_member))
+                for member, number, of_member in self._of_members(shard, gradients)
+            ]
+        return [of_table for member, part in of_members for of_table in member.of_tables(part)]
+
+
+class SmallTablesGroup(_TableGroup):
+    """Small tables whose rows are alike.
 
     It has a shard on each server that holds one of a member's, or several if a member has several
     there. Row r of a shard of the member of number t of T members is row `r * T + t` of the
-    bundle's shard.
+    group's shard.
 
     Args:
-        members: the `Table`s.
-
-    Attributes:
-        members: the `Table`s.
-        name: made of the first one's.
-        rows, row_shape, widths, dtype, plan: as those of a `Table`.
-        shards: for each shard a variable of a member, to tell the device by.
+        members: the `Exchanged` in it.
     """
 
     def __init__(self, members):
-        self.members, first = list(members), members[0]
-        self.name = first.name + '/bundle'
-        self.row_shape, self.widths, self.dtype = first.row_shape, first.widths, first.dtype
-        self.owner_of, self.device_of = first.owner_of, first.device_of
-        servers, self._places = places_of([table.plan for table in self.members])
-        # For each shard of the bundle its members, as pairs of a member and its shard's number.
+        super().__init__(members, '/bundle')
+        self.row_shape, self.widths = self.members[0].row_shape, self.members[0].widths
+        servers, self._places = places_of([member.planned_shards for member in self.members])
+        # For each shard of the group its members' numbers, and the numbers of their shards.
         self._held = [
-            {t: mine.index(number) for t, mine in enumerate(self._places) if number in mine}
+            {t: places.index(number) for t, places in enumerate(self._places) if number in places}
             for number in range(len(servers))
         ]
         self.shards, planned = [], []
         for server, held in zip(servers, self._held):
             self.shards.extend(self.members[t].shards[shard] for t, shard in list(held.items())[:1])
-            longest = max(self.members[t].plan.shards[shard].rows for t, shard in held.items())
+            longest = max(self.members[t].planned_shards[shard].rows for t, shard in held.items())
             planned.append(Shard(server, longest * len(self.members)))
-        self.plan = _Shards(tuple(planned))
+        self.planned_shards = tuple(planned)
         self.rows = len(planned) * max(shard.rows for shard in planned)
 
-    def parts_of(self, rank):
-        """As `Table.parts_of`."""
-        return [
-            OwnedShard(self, self.shards[number], number)
-            for number, shard in enumerate(self.plan.shards)
-            if self.owner_of(shard) == rank
-        ]
-
     def gather(self, number, rows):
-        """As `Table.gather`."""
+        """As `Exchanged.gather`."""
         count, rows = len(self.members), as_indices(rows)
-        table, held = self._table_of(rows), self._held[number]
-        places = tf.dynamic_partition(tf.range(tf.size(rows)), table, count)
-        of_members = tf.dynamic_partition(tf.floordiv(rows, count), table, count)
-        found = [self.members[t].gather(shard, of_members[t]) for t, shard in held.items()]
-        return tf.dynamic_stitch([places[t] for t in held], found)
+        member, held = self._member_of(rows), self._held[number]
+        positions = tf.dynamic_partition(tf.range(tf.size(rows)), member, count)
+        of_members = tf.dynamic_partition(tf.floordiv(rows, count), member, count)
+        gathered = [self.members[t].gather(shard, of_members[t]) for t, shard in held.items()]
+        return tf.dynamic_stitch([positions[t] for t in held], gathered)
 
-    def _table_of(self, rows):
+    def _member_of(self, rows):
         return tf.cast(tf.floormod(rows, len(self.members)), tf.int32)
 
-    def ask(self, ids_of_members):
-        """Numbers rows of the members as rows of the bundle, and splits them by shard.
-
-        Args:
-            ids_of_members: for each member the ids that are pulled of it, `[n_t]`, each once.
-
-        Returns:
-            `SplitIds` with the rows of the members one after another.
-        """
-        count, shards = len(self.members), len(self.plan.shards)
+    def _split_ids(self, pulls):
+        """Numbers rows of the members as rows of the group, and splits them by shard."""
+        ids_of_members = [pull.split.ids for pull in pulls]
+        count, shards = len(self.members), len(self.planned_shards)
         wide = tf.int64 if self.rows > np.iinfo(np.int32).max else tf.int32
-        ids = tf.concat([tf.cast(one, wide) for one in ids_of_members], 0)
-        table = tf.concat(
-            [tf.fill([tf.size(one)], number) for number, one in enumerate(ids_of_members)], 0
+        ids = tf.concat([tf.cast(ids, wide) for ids in ids_of_members], 0)
+        member = tf.concat(
+            [tf.fill([tf.size(ids)], number) for number, ids in enumerate(ids_of_members)], 0
         )
         # Id i of a table of n shards is row i // n of shard i % n, and that is in a shard of ours.
-        lengths = [len(mine) for mine in self._places]
-        of_table = tf.gather(tf.constant(lengths, wide), table)
-        first = tf.gather(np.cumsum([0] + lengths[:-1]).astype(np.int32), table)
-        place = first + tf.cast(tf.floormod(ids, of_table), tf.int32)
+        lengths = [len(places) for places in self._places]
+        of_member = tf.gather(tf.constant(lengths, wide), member)
+        first = tf.gather(np.cumsum([0] + lengths[:-1]).astype(np.int32), member)
+        place = first + tf.cast(tf.floormod(ids, of_member), tf.int32)
         shard = tf.gather(tf.constant(sum(self._places, []), wide), place)
-        within = tf.floordiv(ids, of_table) * count + tf.cast(table, wide)
-        return split_by_shard(within * shards + shard, self.plan.shards)
-
-    def split(self, tensor, ids_of_members):
-        """Splits what there is one of for each row that was asked for by member, a list."""
-        sizes = tf.stack([tf.size(ids) for ids in ids_of_members])
-        parts = tf.split(tensor, sizes, num=len(self.members))
-        for part in parts:
-            part.set_shape([None] + self.row_shape)
-        return parts
-
-    def parts(self, found):
-        """The `PartGradient`s of the members, given that of a part of the bundle."""
-        part, (rows, values) = found
-        count = len(self.members)
-        with tf.device(part.variable.device):
-            table = self._table_of(rows)
-            of_rows = tf.dynamic_partition(tf.floordiv(rows, count), table, count)
-            of_values = tf.dynamic_partition(values, table, count)
-        return [
-            PartGradient(
-                OwnedShard(self.members[t], self.members[t].shards[shard], shard),
-                RowGradients(of_rows[t], of_values[t]),
-            )
-            for t, shard in self._held[part.shard].items()
-        ]
-
-
-def groups_of(pulls):
-    """Which tables are joined: those that are looked up with the same ids and sharded alike.
-
-    Args:
-        pulls: a dict from tables to the lists of their `Pull`s in a step.
-
-    Returns:
-        A list of lists of tables, of two at least.
-    """
-    groups = collections.OrderedDict()
-    for table, of_table in pulls.items():
-        # What is looked up in a loop has rows for each round.
-        if len(of_table) == 1 and not tensorflow_api.is_in_control_flow(of_table[0].split.ids):
-            key = tuple(of_table[0].ids), table.plan.shards, table.dtype
-            groups.setdefault(key, []).append(table)
-    return [group for group in groups.values() if len(group) > 1]
-
-
-class Joined:
-    """Tables that are pulled and pushed as one, which takes the place of a `Table` there.
-
-    Args:
-        members: the `Table`s.
-        pulls: for each its `Pull` in the step.
-
-    Attributes:
-        members: the `Table`s.
-        name: made of the first one's.
-        pull: a `Pull` for the lookups of all members; it has no rows of its own.
-        rows, row_shape, widths, dtype, plan, shards: as those of a `Table`; shards are the first
-            member's, to tell the device by.
-    """
-
-    def __init__(self, members, pulls):
-        self.members, self._pulls, first = list(members), list(pulls), members[0]
-        self.widths = [width for table in self.members for width in table.widths]
-        self.name = first.name + '/joined'
-        self.rows, self.row_shape, self.dtype = first.rows, [sum(self.widths)], first.dtype
-        self.shards, self.owner_of, self.device_of = first.shards, first.owner_of, first.device_of
-        self.plan = first.plan._replace(name=self.name, shape=(self.rows, sum(self.widths)))
-        self.pull = Pull(
-            pulls[0].split,
-            None,
-            [output for pull in pulls for output in pull.outputs],
-            [inverse for pull in pulls for inverse in pull.inverses],
-            pulls[0].ids,
-        )
-
-    def parts_of(self, rank):
-        """As `Table.parts_of`."""
-        return [
-            OwnedShard(self, part.variable, part.shard) for part in self.members[0].parts_of(rank)
-        ]
-
-    def gather(self, number, rows):
-        """As `Table.gather`."""
-        return self._join([table.gather(number, rows) for table in self.members])
-
-    def gradients(self, gradients):
-        """The gradients of the rows, `[n, width]`; as `gradients_of_pull` takes `gradients`."""
-        return self._join(
-            [
-                gradients_of_pull(table, pull, gradients)[0].values
-                for table, pull in zip(self.members, self._pulls)
-            ]
-        )
-
-    def connections(self, rows):
-        """The `Connection`s of the members, given the rows that a step has pulled."""
-        parts = zip(self._pulls, self._split(rows))
-        return [Connection(pull.rows, of_member) for pull, of_member in parts]
-
-    def parts(self, found):
-        """The `PartGradient`s of the members, given that of a part."""
-        part, (rows, values) = found
-        with tf.device(part.variable.device):
-            split = self._split(values)
-        return [
-            PartGradient(
-                OwnedShard(table, table.shards[part.shard], part.shard), RowGradients(rows, mine)
-            )
-            for table, mine in zip(self.members, split)
-        ]
+        within = tf.floordiv(ids, of_member) * count + tf.cast(member, wide)
+        return split_by_shard(within * shards + shard, self.planned_shards)
 
     def _join(self, of_members):
-        flat = [tf.reshape(one, [-1, width]) for one, width in zip(of_members, self.widths)]
+        return tf.concat(of_members, 0)
+
+    def _split(self, rows, pulls):
+        sizes = tf.stack([tf.size(pull.split.ids) for pull in pulls])
+        of_members = tf.split(rows, sizes, num=len(self.members))
+        for rows_of_member in of_members:
+            rows_of_member.set_shape([None] + self.row_shape)
+        return of_members
+
+    def touched(self, pull, rows):
+        """As `Exchanged.touched`."""
+        touched = {}
+        for member, pulled in zip(self.members, pull.members):
+            touched.update(member.touched(pulled, pulled.split.ids))
+        return touched
+
+    def _of_members(self, number, gradients):
+        rows, values = gradients
+        count, member = len(self.members), self._member_of(rows)
+        rows = tf.dynamic_partition(tf.floordiv(rows, count), member, count)
+        values = tf.dynamic_partition(values, member, count)
+        return [
+            (self.members[t], shard, RowGradients(rows[t], values[t]))
+            for t, shard in self._held[number].items()
+        ]
+
+
+class SameIdsGroup(_TableGroup):
+    """Tables that are looked up with the same ids and sharded alike; their rows are one row.
+
+    Args:
+        members: the `Table`s.
+    """
+
+    def __init__(self, members):
+        super().__init__(members, '/joined')
+        first = self.members[0]
+        self.widths = [width for member in self.members for width in member.widths]
+        self.rows, self.row_shape = first.rows, [sum(self.widths)]
+        self.shards, self.planned_shards = first.shards, first.planned_shards
+
+    def gather(self, number, rows):
+        """As `Exchanged.gather`."""
+        return self._join([member.gather(number, rows) for member in self.members])
+
+    def _split_ids(self, pulls):
+        return pulls[0].split
+
+    def _join(self, of_members):
+        flat = [tf.reshape(rows, [-1, width]) for rows, width in zip(of_members, self.widths)]
         return tf.concat(flat, 1)
 
-    def _split(self, joined):
-        found = []
-        parts = zip(self.members, tf.split(joined, self.widths, 1))
-        for table, part in parts:
-            found.append(tf.reshape(part, [-1] + table.row_shape))
-        return found
+    def _split(self, rows, pulls=()):
+        return [
+            tf.reshape(of_member, [-1] + member.row_shape)
+            for member, of_member in zip(self.members, tf.split(rows, self.widths, 1))
+        ]
+
+    def _of_members(self, number, gradients):
+        rows, values = gradients
+        return [
+            (member, number, RowGradients(rows, of_member))
+            for member, of_member in zip(self.members, self._split(values))
+        ]

@@ -44,14 +44,16 @@ class Connection(NamedTuple):
 
 
 class Pull(NamedTuple):
-    """Rows pulled for one or several lookups of a table.
+    """Rows pulled for one or several lookups of a table, or of a group of tables.
 
     Attributes:
         split: the `SplitIds` of all lookups together.
-        rows: `[n] + row_shape`, the pulled rows, one for each of `split.ids`.
+        rows: `[n] + row_shape`, the pulled rows, one for each of `split.ids`; `None` of a group
+            whose rows nobody has pulled yet.
         outputs: for each lookup the looked-up rows, of shape `ids.shape + row_shape`.
         inverses: for each lookup the positions of its ids in `split.ids`, flat, int32.
         ids: for each lookup its ids, as the model has them.
+        members: of a group, the `Pull`s of its members; they have `inverses` and `ids`.
     """
 
     split: SplitIds
@@ -59,6 +61,7 @@ class Pull(NamedTuple):
     outputs: List[tf.Tensor]
     inverses: List[tf.Tensor]
     ids: List[tf.Tensor]
+    members: tuple = ()
 
 
 def split_by_shard(ids, shards):
@@ -66,7 +69,7 @@ def split_by_shard(ids, shards):
 
     Args:
         ids: `[n]`, int32 or int64.
-        shards: the `plan.Shard`s of the table.
+        shards: the `placement.Shard`s of the table.
 
     Returns:
         `SplitIds`. Id `i` is row `i // n` of shard `i % n`, if there are `n` shards. Rows have the
@@ -89,7 +92,7 @@ def pull(table, ids_of_lookups, compression=hvd.Compression.none, link=False):
     Each row travels once however often the ids name it, and only from its shard.
 
     Args:
-        table: a `Table` with shards.
+        table: an `Exchanged` with shards.
         ids_of_lookups: a list of tensors of ids of any shape, int32 or int64.
         compression: one of `hvd.Compression`: the form in which rows travel.
         link: whether gradients of the rows are to reach the table's handle, as a model's are.
@@ -107,7 +110,7 @@ def pull(table, ids_of_lookups, compression=hvd.Compression.none, link=False):
         summarize=_TOLD_IDS,
     )
     with tf.control_dependencies([check]):
-        split = split_by_shard(tf.identity(unique), table.plan.shards)
+        split = split_by_shard(tf.identity(unique), table.planned_shards)
     rows = gather_rows(table, split, compression)
     rows = _linked(table, rows, split) if link else rows
     inverses = [inverse] if len(flat) == 1 else tf.split(inverse, [tf.size(ids) for ids in flat])
@@ -155,7 +158,7 @@ def pull_again(table, pulled, rank):
         The `Pull` from the new shards.
     """
     with tf.device(devices.shard_device(rank)):
-        split = split_by_shard(pulled.split.ids, table.plan.shards)
+        split = split_by_shard(pulled.split.ids, table.planned_shards)
         rows = _linked(table, gather_rows(table, split), split)
     redirect_readers(pulled.rows, rows)
     return pulled._replace(split=split, rows=rows)

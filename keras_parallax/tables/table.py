@@ -1,12 +1,12 @@
 """A variable that is exchanged by rows or lives on servers, and the shards that hold its rows."""
 
-from typing import Any, NamedTuple
-
 import numpy as np
 
 from keras_parallax.compat import graph_queries, keras_api, tensorflow_api
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.planning.classify import SPARSE
+from keras_parallax.tables.exchanged import Exchanged, OwnedShard
+from keras_parallax.tables.pull import Connection
 from keras_parallax.tables.sharded_variable import ShardedVariable
 
 
@@ -15,30 +15,14 @@ def as_indices(rows):
     return rows if rows.dtype == tf.int64 else tf.cast(rows, tf.int32)
 
 
-class OwnedShard(NamedTuple):
-    """What one rank updates of a table: its own shard, or the whole table.
-
-    Attributes:
-        table: the `Table`.
-        variable: the variable that holds the rows.
-        shard: number of the shard.
-    """
-
-    table: Any
-    variable: tf.Variable
-    shard: int
-
-
-class Table:
+class Table(Exchanged):
     """A sparse variable, or a dense one on servers, and all that training needs to know of it.
 
     Attributes:
         variable: the Keras model's own variable.
-        name: its name without `:0`.
+        name, rows, row_shape, widths, dtype, tables, planned_shards, servers: as `Exchanged` has
+            them; the name is the variable's without `:0`, and a scalar has one row.
         by_row: whether it is sparse; if not, all of it is pulled, and its whole gradient pushed.
-        rows, row_shape: its length, and the shape of a row. A scalar has one row.
-        widths: the width of a row, as `half_precision.compress` takes it.
-        dtype: its dtype.
         regularizer: a callable, or `None`.
         constraint: a callable, or `None`.
         penalties: the scalar tensors that the regularizer returned when the layer was built.
@@ -46,7 +30,6 @@ class Table:
         shards: the shard variables, in order; empty if every rank holds the whole table.
         pulls: the `Pull`s of its rows, in every model; empty without shards.
         plan: the `PlannedVariable`.
-        servers: the `Servers` that hold shards, or `None`.
         rank, size: this process's rank, and the number of ranks.
         handle: with shards, a resource handle that stands for the table where TensorFlow asks for
             one: as what gradients are with respect to.
@@ -57,7 +40,7 @@ class Table:
         self.variable, self.plan, self.servers = variable, plan, servers
         self.rank, self.size = rank, size
         self.handle = self.former = None
-        self.name = plan.name
+        self.name, self.tables = plan.name, [self]
         self.by_row = plan.kind == SPARSE
         self.rows, self.row_shape = plan.rows, list(plan.shape[1:])
         self.widths = [int(np.prod(self.row_shape))]
@@ -75,26 +58,35 @@ class Table:
         return graph_queries.reads(self.variable).lookups
 
     def gather(self, number, rows):
-        """Gathers rows `[n]` of the shard of a number, as they are numbered there."""
+        """As `Exchanged.gather`."""
         return tf.gather(self.shards[number], as_indices(rows))
 
-    def parts_of(self, rank):
-        """The `OwnedShard`s of a rank."""
-        if not self.shards:
-            return [OwnedShard(self, self.variable, 0)]
-        return [
-            OwnedShard(self, self.shards[number], number)
-            for number, shard in enumerate(self.plan.shards)
-            if self.owner_of(shard) == rank
+    def connections(self, pull, rows):
+        """As `Exchanged.connections`."""
+        return [Connection(pull.rows, rows)]
+
+    def gradients(self, pull, gradients):
+        """As `Exchanged.gradients`."""
+        used = [
+            (inverse, tf.reshape(gradients[output], [-1] + self.row_shape))
+            for output, inverse in zip(pull.outputs, pull.inverses)
+            if output in gradients
         ]
+        inverses, values = [tf.concat(column, 0) for column in zip(*used)]
+        return tf.unsorted_segment_sum(values, inverses, tf.size(pull.split.ids))
 
-    def owner_of(self, shard):
-        """The rank that owns a `plan.Shard`: it alone initializes it and its slots."""
-        return self.servers.owners[shard.server]
+    def of_tables(self, part_gradient):
+        """As `Exchanged.of_tables`."""
+        return [part_gradient]
 
-    def device_of(self, shard):
-        """The device on which a `plan.Shard` and its slots lie."""
-        return self.servers.devices[shard.server]
+    def parts_of(self, rank):
+        """As `Exchanged.parts_of`; without shards, each rank's is the whole table."""
+        return super().parts_of(rank) if self.shards else [OwnedShard(self, self.variable, 0)]
+
+    @property
+    def planned_shards(self):
+        """The `placement.Shard`s of the plan."""
+        return self.plan.shards
 
     def shape_of(self, shard):
         """The shape of the variable that holds a `plan.Shard`, a list."""

@@ -4,8 +4,8 @@ import cases
 import pytest
 from hypothesis import settings
 
-# Hypothesis 6.31.6, the last for Python 3.6: with kept examples to replay, `test_joined.py` failed
-# in a quarter of runs or more (`HealthCheck.data_too_large`), without any in none of 13.
+# Hypothesis 6.31.6, the last for Python 3.6: with kept examples to replay, `test_table_groups.py`
+# failed in a quarter of runs or more (`HealthCheck.data_too_large`), without any in none of 13.
 settings.register_profile('nothing_kept', database=None)
 settings.load_profile('nothing_kept')
 
