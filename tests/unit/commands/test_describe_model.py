@@ -1,0 +1,66 @@
+"""A model is described from any of its sources, and what is none is refused with a sentence."""
+
+import os
+
+import cases
+import former_files
+import pytest
+
+from keras_parallax.commands.describe_model import describe
+from keras_parallax.errors import PlanError
+from keras_parallax.updates import table_updates
+
+PACKAGES = pytest.mark.parametrize('package', ['keras', 'tf.keras'])
+
+
+def path_of(package, name='model.h5'):
+    return os.path.join(former_files.FOLDER, package, name)
+
+
+def as_text(package):
+    keras = cases.keras_module(package)
+    keras.backend.clear_session()
+    return cases.CASES['adam'].model(keras).to_json()
+
+
+@PACKAGES
+def test_a_file_of_a_former_version_is_described_with_its_optimizer(package):
+    description = describe(path_of(package))
+    assert [(use.name, use.shape, use.lookups) for use in description.uses] == [
+        ('table/embeddings', (11, 3), 1),
+        ('out/kernel', (6, 1), 0),
+        ('out/bias', (1,), 0),
+    ]
+    (name,) = description.updates
+    assert name == 'table/embeddings' and description.updates[name].slots == 2
+
+
+@PACKAGES
+def test_an_optimizer_that_is_named_counts_more_than_the_saved_one(package):
+    description = describe(path_of(package), optimizer='adagrad')
+    assert description.updates['table/embeddings'].slots == 1
+    lazy = describe(path_of(package), sparse_update=table_updates.LAZY)
+    assert not lazy.updates['table/embeddings'].whole
+
+
+@PACKAGES
+def test_a_text_has_no_optimizer(package, tmpdir):
+    path = tmpdir.join('model.json')
+    path.write(as_text(package))
+    description = describe(str(path))
+    assert description.uses[0].name == 'table/embeddings' and description.updates == {}
+
+
+@pytest.mark.parametrize('source, message', [
+    ('none.h5', 'There is no file none.h5'),
+    ('none.json', 'There is no file none.json'),
+    ('model', "module:function, but 'model' was given"),
+    ('no_such_module:build', 'Module no_such_module could not be imported'),
+    ('os:no_such_function', 'Module os has no function no_such_function'),
+    ('os:getcwd', 'which is no Keras model'),
+    (path_of('keras', 'weights.h5'), 'it has weights only; save it with model.save'),
+])  # fmt: skip
+def test_what_is_no_model_is_refused_with_a_sentence(source, message):
+    with pytest.raises(PlanError) as caught:
+        describe(source)
+    assert message in str(caught.value)
