@@ -23,7 +23,7 @@ def horovod_config(threads):
     same input, such as the gathered ids of two tables that are looked up by the same column, and
     each process keeps the name of either: then the ranks wait for each other for ever. Without
     that optimization of TensorFlow, and only that, they do not:
-    tests/unit/test_merged_collectives.py.
+    tests/unit/job/test_collectives.py.
     """
     config = session_config(threads)
     options = config.graph_options.optimizer_options

@@ -69,7 +69,7 @@ def of_local(config):
     TensorFlow then leaves apart what has the same inputs. It would merge two collectives of a
     user's own, such as two allgathers of one tensor, for Horovod 0.19.5 does not declare them
     stateful. Each process would keep the name of either, and the ranks wait for each other for ever
-    (`tests/unit/test_merged_collectives.py`). A ResNet's step is 3 % shorter besides
+    (`tests/unit/job/test_collectives.py`). A ResNet's step is 3 % shorter besides
     (`docs/design/local-session.md`).
 
     Args:

@@ -1,7 +1,10 @@
-"""TensorFlow merges two of Horovod's operations of the same input, unless it is kept from it.
+"""How a rank waits in a collective, and what keeps TensorFlow from merging two.
 
-Which of the two names is left differs from process to process, so that ranks wait for ever.
+TensorFlow merges two of Horovod's operations of the same input. Which of the two names is left
+differs from process to process, so that ranks wait for ever.
 """
+
+import threading
 
 import pytest
 import tensorflow as tf
@@ -9,7 +12,7 @@ from systems import settings
 
 from keras_parallax.compat import session_config
 from keras_parallax.compat.horovod_api import horovod_ops, hvd
-from keras_parallax.job.collectives import unmerged
+from keras_parallax.job.collectives import run_beside, unmerged
 
 NAMES = {'ids_of_one_table', 'ids_of_another'}
 
@@ -50,3 +53,21 @@ def test_tensorflow_merges_collectives_of_the_same_input():
 )
 def test_every_collective_runs(wrap, config):
     assert collectives_that_run(wrap, config) == NAMES
+
+
+def test_what_a_collective_returns_or_raises_comes_to_who_waits_for_it():
+    assert run_beside(lambda: 7, lambda: None) == 7
+    with pytest.raises(KeyError, match='no such'):
+        run_beside(lambda: {}['no such'], lambda: None)
+
+
+def test_a_rank_waits_no_longer_than_the_job_can_go_on():
+    over, lost = threading.Event(), KeyError('a rank is lost')
+    threading.Timer(1, over.set).start()
+    with pytest.raises(KeyError, match='a rank is lost'):
+        run_beside(lambda: threading.Event().wait(60), lambda: lost if over.is_set() else None)
+
+
+def test_no_collective_begins_where_the_job_cannot_go_on():
+    with pytest.raises(KeyError, match='a rank is lost'):
+        run_beside(pytest.fail, lambda: KeyError('a rank is lost'))
