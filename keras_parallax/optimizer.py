@@ -12,7 +12,7 @@ from keras_parallax.planning.costs import Halved
 from keras_parallax.session.graph_scope import require_graph, scope_of
 from keras_parallax.step.exchange import MEAN, SUM
 from keras_parallax.step.train_step import TrainStep
-from keras_parallax.updates import fused_kernels
+from keras_parallax.updates.optimizer_adapter import adapter_of
 from keras_parallax.updates.table_updates import EXACT, LAZY
 
 
@@ -97,22 +97,10 @@ class _Wrapper:
 
     def _updates_of(self, loss, pairs):
         """The update operations of the optimizer itself, for pairs of variable and gradient."""
-        variables = [variable for variable, _ in pairs]
-        inner = keras_api.tensorflows(self)
-        if inner is not None:
-            if not pairs:
-                return [tf.assign_add(self.iterations, 1)]
-            gradients = [(gradient, variable) for variable, gradient in pairs]
-            if keras_api.computes_own_gradients(inner):
-                gradients = inner.compute_gradients(loss, variables)
-            return [inner.apply_gradients(gradients, global_step=self.iterations)]
-        fused = fused_kernels.updates(self, pairs)
-        if fused is not None:
-            return fused
         # Until the end of it, `weights` are those that the formula has set.
         step, self._parallax_step = self._parallax_step, None
         try:
-            return super().get_updates(loss=loss, params=variables)
+            return adapter_of(self).updates(loss, pairs, super().get_updates)
         finally:
             self._parallax_step = step
 

@@ -1,7 +1,6 @@
 """`ParallaxStrategy`: the scope in which a model is built and compiled."""
 
 import contextlib
-import functools
 
 from keras_parallax import models
 from keras_parallax.checkpoint import resume
@@ -16,7 +15,8 @@ from keras_parallax.planning.costs import NOTHING_HALVED
 from keras_parallax.planning.request import SEARCH, Request, Timing, check_search, check_timing
 from keras_parallax.session import graph_scope as graph_scope_module
 from keras_parallax.tables import loss_analysis
-from keras_parallax.updates import formulas, table_updates
+from keras_parallax.updates import table_updates
+from keras_parallax.updates.optimizer_adapter import adapter_of
 
 _open_strategy = None
 
@@ -264,7 +264,7 @@ class ParallaxStrategy:
             request,
             graph_scope.cluster,
             settings.halved if settings else NOTHING_HALVED,
-            functools.partial(formulas.reach_of, model.optimizer) if settings else None,
+            adapter_of(model.optimizer).reach if settings else None,
         )
 
     def summary(self, model, print_fn=None, bandwidth=None):

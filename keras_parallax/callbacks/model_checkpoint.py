@@ -11,10 +11,10 @@ from keras_parallax.checkpoint.manifest import (
     remove_sharded,
     saved_under,
 )
-from keras_parallax.compat import keras_api
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.errors import CheckpointError, PlanError
 from keras_parallax.step.train_step import step_of
+from keras_parallax.updates.optimizer_adapter import adapter_of
 
 _RAISE, _WARN = 'raise', 'warn'
 
@@ -95,12 +95,12 @@ class ModelCheckpoint(tf.keras.callbacks.ModelCheckpoint):
     def on_train_begin(self, logs=None):
         """Checks that the state can be saved."""
         step, optimizer = step_of(self._trained), self._trained.optimizer
-        keeps = not self.save_weights_only and (step.has_shards or keras_api.tensorflows(optimizer))
+        keeps = not self.save_weights_only and (step.has_shards or adapter_of(optimizer).inner)
         if step.state is None and keeps:
             raise PlanError(
                 'The state of %s cannot be saved, for it is not known which of its variables '
                 'belong to which variable of the model; use another optimizer, or '
-                'save_weights_only=True.' % keras_api.name_of_optimizer(optimizer)
+                'save_weights_only=True.' % adapter_of(optimizer).name
             )
         if step.rank == 0:
             remove_leftovers(self.filepath)

@@ -18,6 +18,7 @@ from keras_parallax.errors import CheckpointError
 from keras_parallax.session.graph_scope import scope_of
 from keras_parallax.session.row_fetches import Detours
 from keras_parallax.tables.rows import BLOCK_BYTES, ShardedRows, numpy_dtype, progress
+from keras_parallax.updates.optimizer_adapter import adapter_of
 from keras_parallax.updates.slots import names_in_keras
 
 #: The groups of the weights and of the optimizer's state in a file of `model.save`.
@@ -192,7 +193,7 @@ def fill_datasets(model, file, tables, block_bytes=BLOCK_BYTES, show_progress=No
 
 def _has_weights(optimizer):
     # Keras does not save the state of TensorFlow's optimizers, and warns of it.
-    return keras_api.tensorflows(optimizer) is None
+    return adapter_of(optimizer).inner is None
 
 
 def _write_slots(package, optimizer, weights, file):

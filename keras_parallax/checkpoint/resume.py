@@ -14,6 +14,7 @@ from keras_parallax.compat import keras_api
 from keras_parallax.errors import CheckpointError
 from keras_parallax.step.train_step import step_of
 from keras_parallax.tables.rows import BLOCK_BYTES, local_range
+from keras_parallax.updates.optimizer_adapter import adapter_of
 
 #: The state of a file that does not tell one: that of plain Keras.
 _UNKNOWN = {'epoch': 0, 'hyperparameters': {}, 'best': {}, 'written': None}
@@ -238,7 +239,7 @@ def _read(model, step, path, block_bytes, show_progress):
         share = (step.rank, step.size) if sources else (0, 1)
         mover = keras_file_read.Mover(model, block_bytes, show_progress, sources, share)
         keras_file_read.read_weights(model, keras_file_read.weights_group(file), False, mover)
-        is_tensorflows = keras_api.tensorflows(model.optimizer) is not None
+        is_tensorflows = adapter_of(model.optimizer).inner is not None
         read_optimizer = tensorflow_slots.read if is_tensorflows else keras_file_read.read_optimizer
         if not read_optimizer(model, file, mover):
             warnings.warn(
@@ -260,7 +261,7 @@ def _check_optimizer(model, file, path):
         saved = training['optimizer_config']['class_name']
     else:
         return
-    own = keras_api.name_of_optimizer(model.optimizer)
+    own = adapter_of(model.optimizer).name
     if saved.lower() != own.lower():
         raise CheckpointError(
             '%s was saved with the optimizer %s, but the model is compiled with %s; compile it '

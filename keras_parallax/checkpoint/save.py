@@ -25,6 +25,7 @@ from keras_parallax.compat import keras_api, tensorflow_api
 from keras_parallax.errors import CheckpointError
 from keras_parallax.step.train_step import step_of
 from keras_parallax.tables.rows import BLOCK_BYTES, ShardedRows, numpy_dtype
+from keras_parallax.updates.optimizer_adapter import adapter_of
 from keras_parallax.updates.slots import UnusedRows
 
 #: The group of what only we read, and its datasets.
@@ -117,7 +118,7 @@ def save_parts(
 
 def _write_model(model, file, include_optimizer):
     """As `keras_file_write.write_model`, with the slots of TensorFlow's optimizers."""
-    is_tensorflows = include_optimizer and keras_api.tensorflows(model.optimizer) is not None
+    is_tensorflows = include_optimizer and adapter_of(model.optimizer).inner is not None
     tables = keras_file_write.write_model(model, file, include_optimizer and not is_tensorflows)
     if is_tensorflows:
         tables.update(tensorflow_slots.write(model, file))
@@ -197,7 +198,7 @@ def _state(model, epoch, best, written):
         'epoch': epoch,
         'best': best or {},
         'written': written,
-        'optimizer': keras_api.name_of_optimizer(optimizer),
+        'optimizer': adapter_of(optimizer).name,
         'hyperparameters': _hyperparameters(optimizer) if optimizer else {},
     }
 
@@ -205,8 +206,8 @@ def _state(model, epoch, best, written):
 def scalars(optimizer):
     """The optimizer's own variables of one number, by attribute: rates, counters, schedules."""
     attributes = dict(vars(optimizer))
-    if keras_api.tensorflows(optimizer) is not None:
-        inner = optimizer.optimizer
+    inner = adapter_of(optimizer).inner
+    if inner is not None:
         attributes.update({'optimizer.' + name: value for name, value in vars(inner).items()})
         others = (tensorflow_api.kept_by(inner, optimizer.iterations.graph, []) or [{}])[0]
         attributes.update({'optimizer.' + name: value for name, value in others.items()})

@@ -8,6 +8,7 @@ import numpy as np
 from keras_parallax.checkpoint import keras_file_write
 from keras_parallax.compat import keras_api
 from keras_parallax.errors import CheckpointError
+from keras_parallax.updates.optimizer_adapter import adapter_of
 
 #: The group, below which a dataset is called `slot/variable`.
 GROUP = '/keras_parallax/slots'
@@ -68,7 +69,7 @@ def read(model, file, mover):
         raise CheckpointError(
             '%s holds the state of another optimizer or model: %s of this model differs from the '
             'saved one in the slots %s.'
-            % (file.filename, keras_api.name_of_optimizer(model.optimizer), ', '.join(differing))
+            % (file.filename, adapter_of(model.optimizer).name, ', '.join(differing))
         )
     small = []
     for path, weight in weights.items():

@@ -115,23 +115,6 @@ def package_of(thing):
     return None
 
 
-def tensorflows(optimizer):
-    """The `tf.train.Optimizer` that a Keras optimizer stands for, or `None` if it is no wrapper.
-
-    Asked by class: optimizers of users keep an inner one under the name `optimizer`, too.
-    """
-    for cls in type(optimizer).__mro__:
-        in_keras = cls.__module__ in ('keras.optimizers', 'tensorflow.python.keras.optimizers')
-        if in_keras and cls.__name__ == 'TFOptimizer':
-            return optimizer.optimizer
-    return None
-
-
-def name_of_optimizer(optimizer):
-    """The name of an optimizer's class, that of TensorFlow's rather than of Keras's wrapper."""
-    return type(tensorflows(optimizer) or optimizer).__name__
-
-
 @contextlib.contextmanager
 def gradients_by(function):
     """While open, `tf.gradients` is `function(tf.gradients, ys, xs, ...)` for all who call it.
@@ -172,40 +155,15 @@ def get_gradients_by(package, function):
         base.get_gradients = compute
 
 
-def computes_own_gradients(optimizer):
-    """Whether a `tf.train.Optimizer` has a `compute_gradients` other than TensorFlow's."""
-    return not optimizer.compute_gradients.__func__.__module__.startswith(
-        'tensorflow.python.training.'
-    )
-
-
-#: Those of TensorFlow, and of `tf.contrib.opt`, whose sparse kernels move rows by themselves.
-_BY_ROW = set(
-    'GradientDescentOptimizer MomentumOptimizer AdagradOptimizer AdadeltaOptimizer AdamOptimizer '
-    'RMSPropOptimizer FtrlOptimizer ProximalAdagradOptimizer ProximalGradientDescentOptimizer '
-    'AdagradDAOptimizer LazyAdamOptimizer AdaMaxOptimizer NadamOptimizer'.split()
-)
-
-
-_OF_TENSORFLOW = ('tensorflow.python.training.', 'tensorflow.contrib.opt.')
-
-
-def applies_by_row(optimizer):
-    """Whether a `tf.train.Optimizer` is known to update rows by themselves, given those of rows."""
-    cls = type(optimizer)
-    return cls.__name__ in _BY_ROW and cls.__module__.startswith(_OF_TENSORFLOW)
-
-
-def applies_own_gradients(optimizer):
-    """Whether a `tf.train.Optimizer` has another `apply_gradients` than the base class."""
-    return optimizer.apply_gradients.__func__ is not tf.train.Optimizer.apply_gradients
+#: Where the optimizers of TensorFlow and of `tf.contrib.opt` come from.
+OF_TENSORFLOW = ('tensorflow.python.training.', 'tensorflow.contrib.opt.')
 
 
 def sums_own_rows(optimizer):
     """Whether a `tf.train.Optimizer` of a user's takes rows that come more than once itself."""
     methods = ('_apply_sparse_duplicate_indices', '_resource_apply_sparse_duplicate_indices')
     return any(
-        not getattr(optimizer, method).__func__.__module__.startswith(_OF_TENSORFLOW)
+        not getattr(optimizer, method).__func__.__module__.startswith(OF_TENSORFLOW)
         for method in methods
     )
 

@@ -1,8 +1,8 @@
 """What every rank must agree on before the first step, and who differs if they do not."""
 
-from keras_parallax.compat import keras_api
 from keras_parallax.errors import ModelMismatchError
 from keras_parallax.step.canonical import canonical, configuration
+from keras_parallax.updates.optimizer_adapter import adapter_of
 
 
 def model_report(plan, optimizer, settings, asked=()):
@@ -21,8 +21,9 @@ def model_report(plan, optimizer, settings, asked=()):
         (variable.name, '%s %s, %s' % (list(variable.shape), variable.dtype, variable.kind))
         for variable in plan.variables
     ]
-    said.append(('optimizer', keras_api.name_of_optimizer(optimizer)))
-    if keras_api.tensorflows(optimizer) is None:
+    adapter = adapter_of(optimizer)
+    said.append(('optimizer', adapter.name))
+    if adapter.inner is None:
         said.append(('optimizer config', configuration(optimizer)))
     settings = settings._replace(
         compression=settings.compression.__name__,

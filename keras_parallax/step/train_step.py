@@ -33,10 +33,9 @@ from keras_parallax.updates import (
     apply,
     clipping,
     formula_graph,
-    formulas,
     table_updates,
 )
-from keras_parallax.updates.row_rules import rule_for
+from keras_parallax.updates.optimizer_adapter import adapter_of
 from keras_parallax.updates.slots import keras_order
 
 #: Every rank builds its training steps in the same order, so the numbers agree between ranks.
@@ -72,10 +71,9 @@ class TrainStep:
         self._timing = strategy.timing if strategy and self._servers else request_module.Timing()
         self._first_tokens = self._gather = None
         # The formula does not change with the plan.
-        self._reach_of = functools.lru_cache(None)(functools.partial(formulas.reach_of, optimizer))
-        self._takes_slices = functools.lru_cache(None)(
-            functools.partial(formulas.takes_slices, optimizer)
-        )
+        self._adapter = adapter_of(optimizer)
+        self._reach_of = functools.lru_cache(None)(self._adapter.reach)
+        self._takes_slices = functools.lru_cache(None)(self._adapter.takes_slices)
         # Operations of broadcasts and averages that have been built, for the next time.
         self._collectives = {}
         self._lock = lock_of(loss.graph)
@@ -328,14 +326,14 @@ class TrainStep:
             self._loss, dense, tables.values(), members, self._exchange, self._timing.sync, slices
         )
         reduced, gate = found.reduced, tensorflow_api.operation_id(tf.no_op())
-        by_tensorflow = keras_api.tensorflows(self._optimizer) is not None
+        by_tensorflow = self._adapter.inner is not None
         parts = [
             table_updates.with_penalty(part, self._loss, ways[part.part.table], by_tensorflow)
             for part in found.parts
         ]
         if slices:
             clip = None
-        elif rule_for(self._optimizer) is None:
+        elif self._adapter.rule is None:
             # Where a user's formula asks for clipped gradients, if it does.
             clip = functools.partial(self._clipped, dense, reduced, parts)
         else:
@@ -355,7 +353,7 @@ class TrainStep:
                 '%s computes with the rows of gradients as they come, repeats and all, which every '
                 'rank must have of all tables, but %s has shards. Have it make tensors of its '
                 'gradients first (tf.convert_to_tensor), or compile this model first.'
-                % (keras_api.name_of_optimizer(self._optimizer), ', '.join(sharded))
+                % (self._adapter.name, ', '.join(sharded))
             )
         return {}
 

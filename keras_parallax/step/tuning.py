@@ -1,11 +1,11 @@
 """What a job learns from its first steps, and does about it: densities, places, shard numbers."""
 
-from keras_parallax.compat import keras_api
 from keras_parallax.errors import PlanError
 from keras_parallax.planning import architectures, predict
 from keras_parallax.planning import request as request_module
 from keras_parallax.planning.classify import SPARSE
 from keras_parallax.step import density, partition_search
+from keras_parallax.updates.optimizer_adapter import adapter_of
 
 #: Shards move if this fraction of the busiest server's share of the row traffic is taken off it.
 #: To move them, training stops for about a second, in which the step is built anew and rows are
@@ -75,7 +75,7 @@ class Tuning:
         raise PlanError(
             '%s moves tables while they train, but the slots of %s are not told apart, so they '
             "cannot move along; use an optimizer of Keras's own or of TensorFlow's, or give %s."
-            % (moves, keras_api.name_of_optimizer(optimizer), instead)
+            % (moves, adapter_of(optimizer).name, instead)
         )
 
     def search_partitions(self, plan, report, cluster):

@@ -9,10 +9,10 @@ from keras_parallax.errors import PlanError
 from keras_parallax.job import devices
 from keras_parallax.tables import sharding
 from keras_parallax.tables.table import STORAGE, Table, make_storage
-from keras_parallax.updates import formula_graph, table_updates
+from keras_parallax.updates import table_updates
 from keras_parallax.updates.asked_gradients import Given
+from keras_parallax.updates.optimizer_adapter import adapter_of
 from keras_parallax.updates.optimizer_copies import named
-from keras_parallax.updates.row_rules import rule_for
 
 #: Two, so that a slot of a single number (Adam without `amsgrad` keeps one) is not taken for rows.
 _NOBODYS_ROWS = 2
@@ -131,10 +131,9 @@ def build_updates(optimizer, keras_updates, variables, dense, mine, loss, clip):
             operations.extend(table_updates.apply_by_row(optimizer, rule, part, slots))
     pairs = _pairs(variables, dense, mine)
     since = tensorflow_api.operation_id(tf.no_op())
-    if keras_api.tensorflows(optimizer) is not None:
-        # When a table moves, the slots of one that stays get other storage, too.
-        shards = [pair.variable for pair in pairs if pair.table is not None]
-        tensorflow_api.forget_slots(optimizer.optimizer, shards)
+    adapter = adapter_of(optimizer)
+    # When a table moves, the slots of one that stays get other storage, too.
+    adapter.forget_slots([pair.variable for pair in pairs if pair.table is not None])
     before = tf.global_variables()
     alone = mine.size == 1 and not any(table.shards for table in mine.tables.values())
     of_pairs = [(pair.variable, pair.gradient) for pair in pairs]
@@ -142,11 +141,11 @@ def build_updates(optimizer, keras_updates, variables, dense, mine, loss, clip):
     given = Given(loss, of_pairs, as_clipped, alone)
     with given.handed_out(), _named_as_tables(pairs):
         own = graph_queries.as_operations(keras_updates(of_pairs))
-    given.check(own, keras_api.name_of_optimizer(optimizer))
+    given.check(own, adapter.name)
     operations.extend(own)
     updated = [pair.variable for pair in pairs]
     held = [pair.variable for pair in pairs if pair.table is None]
-    kept = _kept(optimizer, before, updated, own, given.handed)
+    kept = adapter.kept(before, updated, own, given.handed)
     # TensorFlow's optimizers keep the slots that they have when they are applied once more.
     made = [slot for of_pair in kept.slots for slot in of_pair]
     before = [variable for variable in before if variable not in made]
@@ -155,7 +154,7 @@ def build_updates(optimizer, keras_updates, variables, dense, mine, loss, clip):
         (pair.variable, slots) for pair, slots in zip(pairs, kept.slots) if pair.table is None
     ]
     synced = synced_variables(before, of_held)
-    state = _state(optimizer, kept, pairs, mine)
+    state = _state(adapter, kept, pairs, mine)
     if len(held) < len(pairs):
         if kept.known:
             found = [
@@ -170,7 +169,7 @@ def build_updates(optimizer, keras_updates, variables, dense, mine, loss, clip):
             sharding.forget_variable(slot)
         storage += [slot for slot in found if _owner_of_slot(slot, mine) == mine.rank]
         storage += [pair.variable for pair in pairs if pair.table and pair.shard is None]
-        if keras_api.tensorflows(optimizer) is None:
+        if adapter.inner is None:
             _place_on_servers(pairs, state, since)
     if state is not None:
         state.slots.update({table.variable: slots for table, slots in row_slots.items()})
@@ -286,94 +285,16 @@ def _as_clipped(pairs, dense, parts):
     return [clipped.get(pair.variable, pair.gradient) for pair in pairs]
 
 
-class _Kept(NamedTuple):
-    """What an optimizer keeps for what it updates itself.
-
-    Attributes:
-        counters: its variables that belong to no variable of the model.
-        slots: for each updated variable the list of its slots.
-        names: names of the slots, if it is one of TensorFlow's.
-        known: whether this is all that it keeps.
-        order: a user's optimizer's weights in its own order: each a variable, or a pair of the
-            position of the updated variable and the number of its slot.
-    """
-
-    counters: List[tf.Variable]
-    slots: List[List[tf.Variable]]
-    names: Tuple[str, ...] = ()
-    known: bool = True
-    order: Optional[List[Any]] = None
-
-
-def _kept(optimizer, before, updated, operations, gradients):
-    """What an optimizer keeps for the variables that it updates itself, `_Kept`.
-
-    Args:
-        optimizer: the Keras optimizer.
-        before: the variables that existed before it made its own.
-        updated: the variables that it updates itself.
-        operations: its update operations.
-        gradients: the gradients that it has taken, in order of `updated`, time and again.
-    """
-    if keras_api.tensorflows(optimizer) is not None:
-        return _kept_by_tensorflows(optimizer, updated)
-    weights = optimizer.own_weights
-    if rule_for(optimizer) is not None:
-        # Keras's own: the first slot of each variable, then the second one of each.
-        made = [weight for weight in weights if weight not in before]
-        slots = [made[place :: len(updated)] for place in range(len(updated))]
-        return _Kept([weight for weight in weights if weight in before], slots)
-    made = [variable for variable in tf.global_variables() if variable not in before]
-    own = [weight for weight in weights if weight not in updated]
-    kept = own + [variable for variable in made if variable not in own]
-    depends = formula_graph.dependencies(operations, updated + kept, gradients)
-    depends = {
-        variable: {
-            -1 - (-1 - read) % len(updated) if read < 0 else read for read in depends[variable]
-        }
-        for variable in depends
-    }
-    places = formula_graph.slots_by_variable(depends, updated, kept)
-    unused = [number for number, place in enumerate(places) if place == () and kept[number] in made]
-    if updated and len(unused) % len(updated) == 0:
-        # As Adam keeps a number for each variable in place of a slot.
-        for count, number in enumerate(unused):
-            places[number] = count % len(updated)
-    counters, slots, order = [], [[] for _ in updated], []
-    for variable, place in zip(kept, places):
-        if place in (None, ()):
-            counters.append(variable)
-            entry = variable
-        else:
-            entry = (place, len(slots[place]))
-            slots[place].append(variable)
-        if variable in own:
-            order.append(entry)
-    return _Kept(counters, slots, order=order)
-
-
-def _kept_by_tensorflows(optimizer, updated):
-    found = tensorflow_api.kept_by(optimizer.optimizer, optimizer.iterations.graph, updated)
-    if found is None:
-        return _Kept([optimizer.iterations], [[] for _ in updated], known=False)
-    others, slots = found
-    names = tuple(sorted(slots))
-    counters = [optimizer.iterations] + [others[name] for name in sorted(others)]
-    of_variables = [[slots[name][place] for name in names] for place in range(len(updated))]
-    return _Kept(counters, of_variables, names)
-
-
-def _state(optimizer, kept, pairs, mine):
+def _state(adapter, kept, pairs, mine):
     """The state of what the optimizer itself updates.
 
     Its slots of shards are stored under names that every rank knows.
     """
-    of_tensorflow = keras_api.tensorflows(optimizer) is not None
-    if not mine.sync and (of_tensorflow or not kept.known):
+    if not mine.sync and (adapter.inner is not None or not kept.known):
         raise PlanError(
             "sync=False is for Keras's own optimizers, of which it is known which of their "
             'variables several workers may change at a time, but %s was given; use one of them, '
-            'or sync=True.' % keras_api.name_of_optimizer(optimizer)
+            'or sync=True.' % adapter.name
         )
     if not kept.known:
         return None

@@ -8,23 +8,26 @@ from keras_parallax.compat import graph_queries, tensorflow_api
 _MAKES_WHOLE = {'UnsortedSegmentSum', 'StridedSlice', 'Placeholder', 'Identity'}
 
 
-def dependencies(operations, variables, gradients):
+def dependencies(operations, updated, kept, gradients):
     """What the update operations of an optimizer compute each variable's new value from.
 
     Args:
         operations: the update operations.
-        variables: the variables that they may write or read.
-        gradients: a list of tensors or `IndexedSlices`, at which to stop.
+        updated: the variables of the model that they update.
+        kept: other variables that they may write or read.
+        gradients: a list of tensors or `IndexedSlices`, at which to stop: those of `updated`, in
+            order, maybe time and again.
 
     Returns:
         A dict from variables that are written to sets: of the variables (by their position in
-        `variables`) and of the gradients (by `-1 - position`) that are read for it.
+        `updated + kept`) and of the gradients (by `-1 - position`) that are read for it.
     """
+    variables = updated + kept
     all_of_step = graph_queries.ancestors(operations)
     leaves = {}
     for place, gradient in enumerate(gradients):
         for tensor in _parts(gradient):
-            leaves.setdefault(tensor.op, set()).add(-1 - place)
+            leaves.setdefault(tensor.op, set()).add(-1 - place % len(updated))
     places = {
         tensorflow_api.storage(variable).op: place for place, variable in enumerate(variables)
     }

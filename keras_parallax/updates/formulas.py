@@ -1,9 +1,9 @@
-"""How far an optimizer's formula reaches: over rows, over a whole variable, or over all of them.
+"""How far a user's optimizer reaches: over rows, over a whole variable, or over all of them.
 
-The formulas of Keras's own optimizers are known. That of a user's is built twice in a graph of its
-own: for the model's variables as they are, and with two pieces in place of each table. It may have
-shards if it does to a piece what it does to the whole, row by row. If it mixes variables, or it is
-not to be found out, then every rank holds everything, as in plain Keras.
+Its formula is built twice in a graph of its own: for the model's variables as they are, and with
+two pieces in place of each table. A table may have shards if the formula does to a piece what it
+does to the whole, row by row. If it mixes variables, or it is not to be found out, then every rank
+holds everything, as in plain Keras.
 """
 
 import numpy as np
@@ -15,29 +15,23 @@ from keras_parallax.updates import formula_graph
 from keras_parallax.updates.asked_gradients import Given
 from keras_parallax.updates.optimizer_copies import Copies, named
 from keras_parallax.updates.row_formulas import NotByRow, Rows, check_same
-from keras_parallax.updates.row_rules import rule_for
 
 #: A stand-in for a larger table has so many rows; no formula is known to ask for more.
 _MOST_ROWS = 10007
 
 
 def reach_of(optimizer, variables, tables):
-    """Finds out how far an optimizer's formula reaches.
+    """Finds out how far the formula of a user's optimizer reaches.
 
     Args:
-        optimizer: a Keras optimizer, wrapped or not.
+        optimizer: the Keras optimizer, wrapped or not.
         variables: a list of the model's trainable variables, as `classify.Described`.
         tables: the names of those that might get shards.
 
     Returns:
         A `Reach`.
     """
-    if not tables or rule_for(optimizer) is not None:
-        return ANY_ROWS
-    name = keras_api.name_of_optimizer(optimizer)
-    inner = keras_api.tensorflows(optimizer)
-    if inner is not None:
-        return _reach_of_tensorflows(inner, name, tables)
+    name = type(optimizer).__name__
     if takes_slices(optimizer, variables):
         return Reach('%s computes with the rows of gradients as they come, repeats and all' % name)
     try:
@@ -84,15 +78,8 @@ def takes_slices(optimizer, variables):
     Returns:
         Whether it does, or it cannot be told.
     """
-    if rule_for(optimizer) is not None or not any(variable.rows for variable in variables):
+    if not any(variable.rows for variable in variables):
         return False
-    inner = keras_api.tensorflows(optimizer)
-    if inner is not None:
-        return (
-            keras_api.computes_own_gradients(inner)
-            or keras_api.applies_own_gradients(inner)
-            or keras_api.sums_own_rows(inner)
-        )
     limited = [_limited(variable) for variable in variables]
     try:
         by_rows, whole = [_Built(optimizer, limited, rows=rows) for rows in (True, False)]
@@ -104,18 +91,6 @@ def takes_slices(optimizer, variables):
 def _words(error):
     lines = str(error).splitlines() or ['']
     return ('%s: %s' % (type(error).__name__, lines[0]))[:200]
-
-
-def _reach_of_tensorflows(inner, name, tables):
-    if keras_api.applies_by_row(inner):
-        return ANY_ROWS
-    if (
-        keras_api.computes_own_gradients(inner)
-        or keras_api.applies_own_gradients(inner)
-        or keras_api.sums_own_rows(inner)
-    ):
-        return Reach('%s may compute the update of a variable from others too' % name)
-    return Reach(None, frozenset(tables), '%s has a formula that is not known' % name)
 
 
 def _limited(variable):
@@ -190,7 +165,7 @@ class _Built:
             if formula_graph.in_branches(self.operations, self.variables + self.kept):
                 raise ValueError('it writes variables in a branch or a loop')
             self.reads = formula_graph.dependencies(
-                self.operations, self.variables + self.kept, self.gradients
+                self.operations, self.variables, self.kept, self.gradients
             )
 
     def looks_into_slices(self):

@@ -10,14 +10,14 @@ from typing import Callable, NamedTuple, Optional
 
 from keras_parallax.compat import keras_api, tensorflow_api
 from keras_parallax.compat.tensorflow_api import ResourceVariable, tf
-from keras_parallax.updates.row_rules import learning_rate, rule_for, step_number
+from keras_parallax.updates.row_rules import learning_rate, step_number
 
 
-class FusedRule(NamedTuple):
+class FusedKernel(NamedTuple):
     """How a kernel of TensorFlow does an optimizer's update.
 
     Attributes:
-        kernel: the kernel's name.
+        name: its name.
         slots: how many slots of the variable's shape it updates.
         arguments: function from an optimizer to what it takes beside variables and gradient.
         counted: whether the optimizer has `iterations` among its weights.
@@ -25,7 +25,7 @@ class FusedRule(NamedTuple):
         factor: function from an optimizer to what its gradients are multiplied by, or `None`.
     """
 
-    kernel: str
+    name: str
     slots: int
     arguments: Callable[[object], dict]
     counted: bool = True
@@ -33,30 +33,27 @@ class FusedRule(NamedTuple):
     factor: Optional[Callable[[object], tf.Tensor]] = None
 
 
-def updates(optimizer, pairs):
+def updates(kernel, optimizer, pairs, keeps):
     """Builds an optimizer's updates and sets its weights, as its own `get_updates` does.
 
     Args:
+        kernel: the `FusedKernel`, which fits the optimizer.
         optimizer: a Keras optimizer.
-        pairs: a list of pairs of a variable and its gradient, a tensor of the same shape.
+        pairs: a list of pairs of a variable without a constraint and its gradient, a tensor of the
+            same shape.
+        keeps: number of slots that Keras keeps for a variable.
 
     Returns:
-        A list of operations, or `None` where only the optimizer itself knows the updates:
-        TensorFlow does not have its formula, or a variable has a constraint.
+        A list of operations.
     """
-    known = rule_for(optimizer)
-    rule = _RULES.get(type(optimizer).__name__) if known else None
-    constrained = any(getattr(variable, 'constraint', None) for variable, _ in pairs)
-    if rule is None or constrained or not rule.fits(optimizer):
-        return None
-    slots = [[_slot(optimizer, of) for of, _ in pairs] for _ in range(rule.slots)]
+    slots = [[_slot(optimizer, variable) for variable, _ in pairs] for _ in range(kernel.slots)]
     # Keras's Adam without amsgrad keeps one number in place of its third slot.
     zeros = keras_api.package_of(optimizer).backend.zeros
-    unused = [[zeros((1,)) for _ in pairs] for _ in range(known.keeps - rule.slots)]
-    counters = [optimizer.iterations] if rule.counted else []
+    unused = [[zeros((1,)) for _ in pairs] for _ in range(keeps - kernel.slots)]
+    counters = [optimizer.iterations] if kernel.counted else []
     optimizer.weights = counters + [weight for of_all in slots + unused for weight in of_all]
-    arguments = rule.arguments(optimizer)
-    factor = rule.factor and rule.factor(optimizer)
+    arguments = kernel.arguments(optimizer)
+    factor = kernel.factor and kernel.factor(optimizer)
     operations = [tf.assign_add(optimizer.iterations, 1)]
     for place, (variable, gradient) in enumerate(pairs):
         if factor is not None:
@@ -64,7 +61,7 @@ def updates(optimizer, pairs):
         variables = [variable] + [of_all[place] for of_all in slots]
         with tf.device(variable.device):
             operation = tensorflow_api.run_kernel(
-                rule.kernel, variables, grad=gradient, **arguments
+                kernel.name, variables, grad=gradient, **arguments
             )
         operations.append(operation)
     return operations
@@ -115,11 +112,12 @@ def _of_adadelta(optimizer):
     return dict(lr=learning_rate(optimizer), rho=optimizer.rho, epsilon=optimizer.epsilon)
 
 
-_RULES = {
-    'SGD': FusedRule(
+#: By the names of the classes of optimizers.
+KERNELS = {
+    'SGD': FusedKernel(
         'apply_momentum', 1, _of_sgd, factor=lambda optimizer: -learning_rate(optimizer)
     ),
-    'Adam': FusedRule('apply_adam', 2, _of_adam, fits=lambda optimizer: not optimizer.amsgrad),
-    'Adamax': FusedRule('apply_ada_max', 2, _of_adamax),
-    'Adadelta': FusedRule('apply_adadelta', 2, _of_adadelta, counted=False),
+    'Adam': FusedKernel('apply_adam', 2, _of_adam, fits=lambda optimizer: not optimizer.amsgrad),
+    'Adamax': FusedKernel('apply_ada_max', 2, _of_adamax),
+    'Adadelta': FusedKernel('apply_adadelta', 2, _of_adadelta, counted=False),
 }

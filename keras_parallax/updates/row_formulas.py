@@ -4,6 +4,7 @@ import numpy as np
 
 from keras_parallax.compat import tensorflow_api
 from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.updates import formula_graph
 
 _VARIABLES = {'Variable', 'VariableV2', 'VarHandleOp'}
 
@@ -85,9 +86,7 @@ def check_same(piece, whole):
 
 def formula_writes(variable, operations):
     """The operations that write a variable in some updates, in order."""
-    from keras_parallax.updates.formula_graph import writes_in
-
-    return sorted(writes_in(variable, operations), key=tensorflow_api.operation_id)
+    return sorted(formula_graph.writes_in(variable, operations), key=tensorflow_api.operation_id)
 
 
 def _compare(one, other):

@@ -28,22 +28,6 @@ class RowRule(NamedTuple):
     exact_if: Callable[[object], bool]
 
 
-def rule_for(optimizer):
-    """The `RowRule` of a Keras optimizer, or `None` if it is not one of Keras's own.
-
-    A user's subclass has a formula of its own, so it has no rule even if its parent has one, and
-    so has an optimizer with a method of its own (`optimizer.get_gradients = centralized`).
-    """
-    if not {'get_gradients', 'get_updates'}.isdisjoint(vars(optimizer)):
-        return None
-    for cls in type(optimizer).__mro__:
-        if cls.__module__ in ('keras.optimizers', 'tensorflow.python.keras.optimizers'):
-            return _RULES.get(cls.__name__)
-        if not getattr(cls, '_parallax_wrapper', False):
-            return None
-    return None
-
-
 def learning_rate(optimizer):
     """The learning rate of a step, after decay."""
     if getattr(optimizer, 'initial_decay', 0) > 0:
@@ -154,7 +138,8 @@ def _uses(number):
     return lambda optimizer: number
 
 
-_RULES = {
+#: By the names of the classes.
+RULES = {
     'SGD': RowRule(1, _uses_momentum, _sgd, _no_momentum),
     'RMSprop': RowRule(1, _uses(1), _rmsprop, _never),
     'Adagrad': RowRule(1, _uses(1), _adagrad, lambda optimizer: True),

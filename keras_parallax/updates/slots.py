@@ -4,7 +4,7 @@ import numpy as np
 
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.tables.rows import Rows, ShardedRows
-from keras_parallax.updates.row_rules import rule_for
+from keras_parallax.updates.optimizer_adapter import adapter_of
 
 
 class UnusedRows(Rows):
@@ -85,7 +85,7 @@ def _ordered(optimizer, state, variables):
             else entry
             for entry in state.order
         ]
-    rule = rule_for(optimizer)
+    rule = adapter_of(optimizer).rule
     keeps = rule.keeps if rule else max([0] + [len(slots) for slots in state.slots.values()])
     ordered = list(state.counters)
     for number in range(keeps):
@@ -129,7 +129,7 @@ def names_in_keras(optimizer, weights, counters, name_scope):
         keep the names that they have here.
     """
     names = [weight.name for weight in weights]
-    if rule_for(optimizer) is not None:
+    if adapter_of(optimizer).rule is not None:
         # Keras's own make slots without a name, one after the other.
         for place in range(counters, len(weights)):
             number = place - counters

@@ -2,13 +2,13 @@
 
 from typing import NamedTuple, Optional
 
-from keras_parallax.compat import keras_api
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.errors import PlanError
 from keras_parallax.planning.classify import WHOLE_TABLE
 from keras_parallax.planning.plan import Update
 from keras_parallax.tables import loss_analysis
-from keras_parallax.updates import row_rules
+from keras_parallax.updates.optimizer_adapter import adapter_of
+from keras_parallax.updates.row_rules import RowRule
 
 EXACT, LAZY = 'exact', 'lazy'
 
@@ -16,7 +16,7 @@ EXACT, LAZY = 'exact', 'lazy'
 class UpdateWay(NamedTuple):
     """How a table is updated: by a `RowRule` on touched rows, or (`rule=None`) whole by Keras."""
 
-    rule: Optional[row_rules.RowRule]
+    rule: Optional[RowRule]
     words: str
 
 
@@ -36,7 +36,8 @@ def choose_way(optimizer, sparse_update, penalized, constrained):
         PlanError: lazy updates with an optimizer whose formula is not known, or with a constraint
             that does not work row by row.
     """
-    rule = row_rules.rule_for(optimizer)
+    adapter = adapter_of(optimizer)
+    rule = adapter.rule
     name = type(optimizer).__name__
     if sparse_update == LAZY:
         if rule is None:
@@ -50,10 +51,8 @@ def choose_way(optimizer, sparse_update, penalized, constrained):
                 "whole of it; use sparse_update='exact', or a constraint along axis 1."
             )
         return UpdateWay(rule, "touched rows only: 'lazy', not the numbers of Keras's %s" % name)
-    if keras_api.tensorflows(optimizer) is not None:
-        return UpdateWay(
-            None, "TensorFlow's own sparse update (%s)" % keras_api.name_of_optimizer(optimizer)
-        )
+    if adapter.inner is not None:
+        return UpdateWay(None, "TensorFlow's own sparse update (%s)" % adapter.name)
     if rule is not None and not penalized and not constrained and rule.exact_if(optimizer):
         return UpdateWay(rule, "touched rows only, which is exact for Keras's %s" % name)
     cause = (
@@ -93,12 +92,11 @@ def update_of(optimizer, sparse_update, variable, record):
             getattr(variable, 'constraint', None), len(variable.shape)
         ),
     )
-    rule = row_rules.rule_for(optimizer)
-    by_tensorflow = keras_api.tensorflows(optimizer) is not None
+    adapter = adapter_of(optimizer)
     return Update(
         way.words,
-        whole=way.rule is None and not by_tensorflow,
-        slots=rule.uses(optimizer) if rule else None,
+        whole=way.rule is None and adapter.inner is None,
+        slots=adapter.rule.uses(optimizer) if adapter.rule else None,
     )
 
 

@@ -109,19 +109,3 @@ def test_a_momentum_that_was_set_counts_rather_than_the_initial_one(package):
     assert keras_api.number_in(optimizer.momentum) == np.float32(0.9)
     keras.backend.set_value(optimizer.momentum, 0.5)
     assert keras_api.number_in(optimizer.momentum) == np.float32(0.5)
-
-
-# --- an inner optimizer --------------------------------------------------------------------------
-
-
-@PACKAGES
-def test_an_optimizer_that_keeps_an_inner_one_is_not_one_of_tensorflows(package):
-    keras = cases.keras_module(package)
-    outer = type('Outer', (keras.optimizers.SGD,), {})(0.1)
-    outer.optimizer = keras.optimizers.Adam()
-    assert keras_api.tensorflows(outer) is None
-    assert keras_api.name_of_optimizer(kp.ParallaxOptimizer(outer)) == 'Outer'
-    inner = tf.train.AdamOptimizer()
-    wrapped = kp.ParallaxOptimizer(inner, keras=package)
-    assert keras_api.tensorflows(wrapped) is inner
-    assert keras_api.name_of_optimizer(wrapped) == 'AdamOptimizer'

@@ -8,7 +8,7 @@ from cases import LENGTH, ROWS, WIDTH
 
 import keras_parallax as kp
 from keras_parallax.compat.tensorflow_api import tf
-from keras_parallax.updates import row_rules
+from keras_parallax.updates.optimizer_adapter import adapter_of
 
 STEPS = 6
 PACKAGES = pytest.mark.parametrize('package', ['keras', 'tf.keras'])
@@ -128,29 +128,14 @@ def test_lazy_clips_as_keras_does(package, clip):
     assert_equals_plain_keras(case_of(optimizer), package)
 
 
-# --- which optimizers have a rule --------------------------------------------
+# --- what a rule says --------------------------------------------
 
 
 @PACKAGES
 @pytest.mark.parametrize('name', sorted(OPTIMIZERS))
 def test_rows_alone_are_exact_where_a_row_without_gradient_stands_still(package, name):
     optimizer = OPTIMIZERS[name](cases.keras_module(package))
-    assert row_rules.rule_for(optimizer).exact_if(optimizer) == (name in EXACT_BY_ROW)
-
-
-@PACKAGES
-def test_a_wrapped_optimizer_has_the_rule_of_its_class(package):
-    optimizer = cases.keras_module(package).optimizers.Adam()
-    rule = row_rules.rule_for(optimizer)
-    assert rule is not None
-    assert row_rules.rule_for(kp.ParallaxOptimizer(optimizer)) is rule
-
-
-@PACKAGES
-def test_every_optimizer_class_of_keras_has_a_rule(package):
-    optimizers = cases.keras_module(package).optimizers
-    for name in ('SGD', 'RMSprop', 'Adagrad', 'Adadelta', 'Adam', 'Adamax', 'Nadam'):
-        assert row_rules.rule_for(getattr(optimizers, name)()) is not None
+    assert adapter_of(optimizer).rule.exact_if(optimizer) == (name in EXACT_BY_ROW)
 
 
 @PACKAGES
@@ -165,18 +150,9 @@ def test_a_rule_keeps_as_many_slots_as_keras_and_uses_no_more(package, name):
         # The slots of one variable are what a second one adds.
         optimizer.get_updates(sum(keras.backend.sum(one) for one in variables), variables)
         weights.append(len(optimizer.weights))
-    rule = row_rules.rule_for(optimizer)
+    rule = adapter_of(optimizer).rule
     assert rule.keeps == weights[1] - weights[0]
     assert rule.uses(optimizer) <= rule.keeps
-
-
-@PACKAGES
-@pytest.mark.parametrize('name', ['SGD', 'Mine'])
-def test_a_users_subclass_has_no_rule_whatever_its_name(package, name):
-    parent = cases.keras_module(package).optimizers.SGD
-    optimizer = type(name, (parent,), {})(lr=0.1)
-    assert row_rules.rule_for(optimizer) is None
-    assert row_rules.rule_for(kp.ParallaxOptimizer(optimizer)) is None
 
 
 @PACKAGES

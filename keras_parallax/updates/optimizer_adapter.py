@@ -1,0 +1,232 @@
+"""What is known of an optimizer: an adapter for each kind, which all else asks.
+
+The formulas of Keras's own are known (`row_rules`), and TensorFlow has kernels for some
+(`fused_kernels`). TensorFlow's own apply gradients themselves. Of a user's nothing is known but
+what the graph of its updates tells (`formulas`).
+"""
+
+from typing import Any, List, NamedTuple, Optional, Tuple
+
+from keras_parallax.compat import keras_api, tensorflow_api
+from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.planning.classify import ANY_ROWS, Reach
+from keras_parallax.updates import formula_graph, formulas, fused_kernels, row_rules
+
+_KERAS_MODULES = ('keras.optimizers', 'tensorflow.python.keras.optimizers')
+
+
+#: Those of TensorFlow, and of `tf.contrib.opt`, whose sparse kernels move rows by themselves.
+_BY_ROW = set(
+    'GradientDescentOptimizer MomentumOptimizer AdagradOptimizer AdadeltaOptimizer AdamOptimizer '
+    'RMSPropOptimizer FtrlOptimizer ProximalAdagradOptimizer ProximalGradientDescentOptimizer '
+    'AdagradDAOptimizer LazyAdamOptimizer AdaMaxOptimizer NadamOptimizer'.split()
+)
+
+
+class KeptVariables(NamedTuple):
+    """What an optimizer keeps for what it updates itself.
+
+    Attributes:
+        counters: its variables that belong to no variable of the model.
+        slots: for each updated variable the list of its slots.
+        names: names of the slots, if it is one of TensorFlow's.
+        known: whether this is all that it keeps.
+        order: a user's optimizer's weights in its own order: each a variable, or a pair of the
+            position of the updated variable and the number of its slot.
+    """
+
+    counters: List[tf.Variable]
+    slots: List[List[tf.Variable]]
+    names: Tuple[str, ...] = ()
+    known: bool = True
+    order: Optional[List[Any]] = None
+
+
+def adapter_of(optimizer):
+    """The `OptimizerAdapter` of a Keras optimizer, wrapped or not.
+
+    Asked by class: optimizers of users keep an inner one under the name `optimizer`, too. A user's
+    subclass has a formula of its own, whatever its parent's, and so has an optimizer with a method
+    of its own (`optimizer.get_gradients = centralized`).
+    """
+    classes = type(optimizer).__mro__
+    own = next(cls for cls in classes if not getattr(cls, '_parallax_wrapper', False))
+    of_keras = [cls.__name__ for cls in classes if cls.__module__ in _KERAS_MODULES]
+    if 'TFOptimizer' in of_keras:
+        return TensorFlowAdapter(optimizer)
+    known = own.__module__ in _KERAS_MODULES and own.__name__ in row_rules.RULES
+    if known and {'get_gradients', 'get_updates'}.isdisjoint(vars(optimizer)):
+        return KerasAdapter(optimizer, own.__name__)
+    return OptimizerAdapter(optimizer)
+
+
+class OptimizerAdapter:
+    """What is known of a user's optimizer, and the base of what is known of others.
+
+    Attributes:
+        name: the name of its class, that of TensorFlow's rather than of Keras's wrapper.
+        rule: the `RowRule` of its formula, or `None` if that is not known.
+        inner: the `tf.train.Optimizer` that it stands for, or `None`.
+    """
+
+    rule = inner = None
+
+    def __init__(self, optimizer):
+        self._optimizer, self.name = optimizer, type(optimizer).__name__
+
+    def reach(self, variables, tables):
+        """How far its formula reaches: over rows, over a whole variable, or over all of them.
+
+        Args:
+            variables: a tuple of the model's trainable variables, as `classify.Described`.
+            tables: the names of those that might get shards, a frozenset.
+
+        Returns:
+            A `Reach`.
+        """
+        return formulas.reach_of(self._optimizer, variables, tables) if tables else ANY_ROWS
+
+    def takes_slices(self, variables):
+        """Whether its formula looks into gradients that are `IndexedSlices`, or it cannot be told.
+
+        Args:
+            variables: as in `reach`.
+        """
+        return formulas.takes_slices(self._optimizer, variables)
+
+    def updates(self, loss, pairs, get_updates):
+        """Builds its own updates.
+
+        Args:
+            loss: the model's total loss.
+            pairs: a list of pairs of a variable and its gradient.
+            get_updates: the method of its class.
+
+        Returns:
+            A list of operations, and of what else Keras takes for updates.
+        """
+        return get_updates(loss=loss, params=[variable for variable, _ in pairs])
+
+    def kept(self, before, updated, operations, gradients):
+        """What it keeps for the variables that it has updated itself, `KeptVariables`.
+
+        Args:
+            before: the variables that existed before it made its own.
+            updated: the variables.
+            operations: its update operations.
+            gradients: the gradients that it has taken, in order of `updated`, time and again.
+        """
+        made = [variable for variable in tf.global_variables() if variable not in before]
+        listed = [weight for weight in self._optimizer.own_weights if weight not in updated]
+        kept = listed + [variable for variable in made if variable not in listed]
+        reads = formula_graph.dependencies(operations, updated, kept, gradients)
+        owners = formula_graph.slots_by_variable(reads, updated, kept)
+        unused = [
+            place for place, owner in enumerate(owners) if owner == () and kept[place] in made
+        ]
+        if updated and len(unused) % len(updated) == 0:
+            # As Adam keeps a number for each variable in place of a slot.
+            for count, place in enumerate(unused):
+                owners[place] = count % len(updated)
+        counters, slots, order = [], [[] for _ in updated], []
+        for variable, owner in zip(kept, owners):
+            if owner in (None, ()):
+                counters.append(variable)
+                entry = variable
+            else:
+                entry = (owner, len(slots[owner]))
+                slots[owner].append(variable)
+            if variable in listed:
+                order.append(entry)
+        return KeptVariables(counters, slots, order=order)
+
+    def forget_slots(self, variables):
+        """Has it make new slots for variables that it has updated before; most do by themselves."""
+
+
+class KerasAdapter(OptimizerAdapter):
+    """What is known of one of Keras's own optimizers, whose formula is that of its class."""
+
+    def __init__(self, optimizer, name):
+        super().__init__(optimizer)
+        self.rule, self._kernel = row_rules.RULES[name], fused_kernels.KERNELS.get(name)
+
+    def reach(self, variables, tables):
+        """It moves rows by themselves."""
+        return ANY_ROWS
+
+    def takes_slices(self, variables):
+        """It takes tensors."""
+        return False
+
+    def updates(self, loss, pairs, get_updates):
+        """Those of a kernel, where TensorFlow has one and no variable has a constraint."""
+        constrained = any(getattr(variable, 'constraint', None) for variable, _ in pairs)
+        if self._kernel is None or constrained or not self._kernel.fits(self._optimizer):
+            return super().updates(loss, pairs, get_updates)
+        return fused_kernels.updates(self._kernel, self._optimizer, pairs, self.rule.keeps)
+
+    def kept(self, before, updated, operations, gradients):
+        """Its weights: the first slot of each variable, then the second one of each."""
+        weights = self._optimizer.own_weights
+        made = [weight for weight in weights if weight not in before]
+        slots = [made[place :: len(updated)] for place in range(len(updated))]
+        return KeptVariables([weight for weight in weights if weight in before], slots)
+
+
+class TensorFlowAdapter(OptimizerAdapter):
+    """What is known of a `tf.train.Optimizer`, which takes rows, in Keras's wrapper."""
+
+    def __init__(self, optimizer):
+        super().__init__(optimizer)
+        self.inner = optimizer.optimizer
+        self.name = type(self.inner).__name__
+
+    def reach(self, variables, tables):
+        """It moves rows by themselves if it is known for that."""
+        cls = type(self.inner)
+        by_row = cls.__name__ in _BY_ROW and cls.__module__.startswith(keras_api.OF_TENSORFLOW)
+        if by_row or not tables:
+            return ANY_ROWS
+        if self._takes_own_way():
+            return Reach('%s may compute the update of a variable from others too' % self.name)
+        return Reach(None, frozenset(tables), '%s has a formula that is not known' % self.name)
+
+    def takes_slices(self, variables):
+        """It does unless rows are summed before it sees them."""
+        return any(variable.rows for variable in variables) and self._takes_own_way()
+
+    def _computes_own_gradients(self):
+        compute = self.inner.compute_gradients.__func__
+        return not compute.__module__.startswith('tensorflow.python.training.')
+
+    def _takes_own_way(self):
+        """Whether a user's class treats all gradients, or rows that come more than once, itself."""
+        applies = self.inner.apply_gradients.__func__ is not tf.train.Optimizer.apply_gradients
+        return self._computes_own_gradients() or applies or keras_api.sums_own_rows(self.inner)
+
+    def updates(self, loss, pairs, get_updates):
+        """An operation in which the inner optimizer applies the gradients, or its own."""
+        iterations = self._optimizer.iterations
+        if not pairs:
+            return [tf.assign_add(iterations, 1)]
+        gradients = [(gradient, variable) for variable, gradient in pairs]
+        if self._computes_own_gradients():
+            gradients = self.inner.compute_gradients(loss, [variable for variable, _ in pairs])
+        return [self.inner.apply_gradients(gradients, global_step=iterations)]
+
+    def kept(self, before, updated, operations, gradients):
+        """Its slots by their names, and single numbers."""
+        iterations = self._optimizer.iterations
+        kept = tensorflow_api.kept_by(self.inner, iterations.graph, updated)
+        if kept is None:
+            return KeptVariables([iterations], [[] for _ in updated], known=False)
+        others, slots = kept
+        names = tuple(sorted(slots))
+        counters = [iterations] + [others[name] for name in sorted(others)]
+        of_variables = [[slots[name][place] for name in names] for place in range(len(updated))]
+        return KeptVariables(counters, of_variables, names)
+
+    def forget_slots(self, variables):
+        """It would keep those that it has."""
+        tensorflow_api.forget_slots(self.inner, variables)

@@ -1,0 +1,47 @@
+"""Which kind of optimizer an object is: Keras's own, TensorFlow's or a user's."""
+
+import cases
+import pytest
+
+import keras_parallax as kp
+from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.updates.optimizer_adapter import adapter_of
+
+PACKAGES = pytest.mark.parametrize('package', ['keras', 'tf.keras'])
+
+
+@PACKAGES
+def test_a_wrapped_optimizer_has_the_rule_of_its_class(package):
+    optimizer = cases.keras_module(package).optimizers.Adam()
+    rule = adapter_of(optimizer).rule
+    assert rule is not None
+    assert adapter_of(kp.ParallaxOptimizer(optimizer)).rule is rule
+
+
+@PACKAGES
+def test_every_optimizer_class_of_keras_has_a_rule(package):
+    optimizers = cases.keras_module(package).optimizers
+    for name in ('SGD', 'RMSprop', 'Adagrad', 'Adadelta', 'Adam', 'Adamax', 'Nadam'):
+        assert adapter_of(getattr(optimizers, name)()).rule is not None
+
+
+@PACKAGES
+@pytest.mark.parametrize('name', ['SGD', 'Mine'])
+def test_a_users_subclass_has_no_rule_whatever_its_name(package, name):
+    parent = cases.keras_module(package).optimizers.SGD
+    optimizer = type(name, (parent,), {})(lr=0.1)
+    assert adapter_of(optimizer).rule is None
+    assert adapter_of(kp.ParallaxOptimizer(optimizer)).rule is None
+
+
+@PACKAGES
+def test_an_optimizer_that_keeps_an_inner_one_is_not_one_of_tensorflows(package):
+    keras = cases.keras_module(package)
+    outer = type('Outer', (keras.optimizers.SGD,), {})(0.1)
+    outer.optimizer = keras.optimizers.Adam()
+    assert adapter_of(outer).inner is None
+    assert adapter_of(kp.ParallaxOptimizer(outer)).name == 'Outer'
+    inner = tf.train.AdamOptimizer()
+    wrapped = kp.ParallaxOptimizer(inner, keras=package)
+    assert adapter_of(wrapped).inner is inner
+    assert adapter_of(wrapped).name == 'AdamOptimizer'
