@@ -1,7 +1,7 @@
 """Applies the exchanged gradients to everything that this rank updates, and keeps the slots."""
 
 import contextlib
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional
 
 from keras_parallax.compat import graph_queries, keras_api, tensorflow_api
 from keras_parallax.compat.tensorflow_api import ResourceVariable, tf
@@ -11,7 +11,7 @@ from keras_parallax.tables import sharding
 from keras_parallax.tables.table import STORAGE, Table, make_storage
 from keras_parallax.updates import table_updates
 from keras_parallax.updates.asked_gradients import Given
-from keras_parallax.updates.optimizer_adapter import adapter_of
+from keras_parallax.updates.optimizer_adapter import OptimizerState, adapter_of
 from keras_parallax.updates.optimizer_copies import named
 
 #: Two, so that a slot of a single number (Adam without `amsgrad` keeps one) is not taken for rows.
@@ -37,25 +37,6 @@ class TablesOfRank(NamedTuple):
     rank: int
     size: int
     sync: bool
-
-
-class OptimizerState(NamedTuple):
-    """The variables that an optimizer keeps.
-
-    Attributes:
-        counters: its variables that belong to no variable of the model, `iterations` among them.
-        slots: dict from variables of the model to their slots, in Keras's order: a variable each
-            if every rank holds the model's variable, and of a sharded table a list of variables,
-            one for each shard. Every rank has them all, whoever owns the shard.
-        names: names of the slots, the same for each variable, if it is one of TensorFlow's.
-        order: the weights of a user's optimizer in its own order, each a variable of its own or a
-            pair of a variable of the model and the number of its slot; `None` for Keras's order.
-    """
-
-    counters: List[tf.Variable]
-    slots: Dict[Any, List[Any]]
-    names: Tuple[str, ...] = ()
-    order: Optional[List[Any]] = None
 
 
 class Applied(NamedTuple):
@@ -124,7 +105,7 @@ def build_updates(optimizer, keras_updates, variables, dense, mine, loss, clip):
         if table in row_slots:
             slots = row_slots[table]
             if table.shards:
-                slots = [of_shards[number] for of_shards in slots]
+                slots = [shards[number] for shards in slots]
                 if table.owner_of(table.plan.shards[number]) == mine.rank:
                     storage.extend(slots)
             rule = mine.ways[table].rule
@@ -143,31 +124,23 @@ def build_updates(optimizer, keras_updates, variables, dense, mine, loss, clip):
         own = graph_queries.as_operations(keras_updates(of_pairs))
     given.check(own, adapter.name)
     operations.extend(own)
-    updated = [pair.variable for pair in pairs]
-    held = [pair.variable for pair in pairs if pair.table is None]
-    kept = adapter.kept(before, updated, own, given.handed)
+    kept = adapter.kept(before, [pair.variable for pair in pairs], own, given.handed)
     # TensorFlow's optimizers keep the slots that they have when they are applied once more.
-    made = [slot for of_pair in kept.slots for slot in of_pair]
+    slots = kept.slots if kept else {}
+    made = [slot for of_variable in slots.values() for slot in of_variable]
     before = [variable for variable in before if variable not in made]
-    before += [variable for variable in kept.counters if variable not in before]
-    of_held = [
-        (pair.variable, slots) for pair, slots in zip(pairs, kept.slots) if pair.table is None
-    ]
-    synced = synced_variables(before, of_held)
+    counters = kept.counters if kept else [optimizer.iterations]
+    before += [variable for variable in counters if variable not in before]
+    synced = _synced_variables(before, slots, pairs)
     state = _state(adapter, kept, pairs, mine)
-    if len(held) < len(pairs):
-        if kept.known:
-            found = [
-                slot
-                for pair, slots in zip(pairs, kept.slots)
-                if pair.table is not None
-                for slot in slots
-            ]
+    if any(pair.table is not None for pair in pairs):
+        if kept:
+            of_shards = [slot for pair in pairs if pair.table for slot in slots[pair.variable]]
         else:
-            found = slots_of_shards(before, synced, updated, held)
-        for slot in found:
+            of_shards = _slots_by_shape(before, synced, pairs)
+        for slot in of_shards:
             sharding.forget_variable(slot)
-        storage += [slot for slot in found if _owner_of_slot(slot, mine) == mine.rank]
+        storage += [slot for slot in of_shards if _owner_of_slot(slot, mine) == mine.rank]
         storage += [pair.variable for pair in pairs if pair.table and pair.shard is None]
         if adapter.inner is None:
             _place_on_servers(pairs, state, since)
@@ -290,24 +263,26 @@ def _state(adapter, kept, pairs, mine):
 
     Its slots of shards are stored under names that every rank knows.
     """
-    if not mine.sync and (adapter.inner is not None or not kept.known):
+    if not mine.sync and adapter.inner is not None:
         raise PlanError(
             "sync=False is for Keras's own optimizers, of which it is known which of their "
             'variables several workers may change at a time, but %s was given; use one of them, '
             'or sync=True.' % adapter.name
         )
-    if not kept.known:
+    if kept is None:
         return None
     slots, of_tables = {}, {}
-    for pair, own in zip(pairs, kept.slots):
+    for pair in pairs:
         if pair.table is None:
-            slots[pair.variable] = own
+            slots[pair.variable] = kept.slots[pair.variable]
         else:
-            of_tables.setdefault(pair.table, []).append((pair, own))
-    for table, found in of_tables.items():
+            of_tables.setdefault(pair.table, []).append((pair, kept.slots[pair.variable]))
+    for table, pairs_and_slots in of_tables.items():
         slots[table.variable] = [
-            _slot_of_shards(table, slot, [(pair, own[slot]) for pair, own in found], mine.prefix)
-            for slot in range(len(found[0][1]))
+            _slot_of_shards(
+                table, number, [(pair, own[number]) for pair, own in pairs_and_slots], mine.prefix
+            )
+            for number in range(len(pairs_and_slots[0][1]))
         ]
     return OptimizerState(kept.counters, slots, kept.names, _order(kept.order, pairs))
 
@@ -319,21 +294,21 @@ def _order(order, pairs):
     """
     if order is None:
         return None
-    of_pairs = [pair.variable if pair.table is None else pair.table.variable for pair in pairs]
-    first = {variable: of_pairs.index(variable) for variable in of_pairs}
-    found = []
+    of_model = {pair.variable: (pair.table or pair).variable for pair in pairs}
+    first = {of_model[pair.variable]: pair.variable for pair in reversed(pairs)}
+    ordered = []
     for entry in order:
         if not isinstance(entry, tuple):
-            found.append(entry)
-        elif first[of_pairs[entry[0]]] == entry[0]:
-            found.append((of_pairs[entry[0]], entry[1]))
-    return found
+            ordered.append(entry)
+        elif first[of_model[entry[0]]] is entry[0]:
+            ordered.append((of_model[entry[0]], entry[1]))
+    return ordered
 
 
-def _slot_of_shards(table, number, found, prefix):
+def _slot_of_shards(table, number, pairs_and_slots, prefix):
     """One slot of a table: this rank's variables, and stand-ins for those of the other owners."""
-    own = {pair.shard: slot for pair, slot in found}
-    pair, slot = found[0]
+    own = {pair.shard: slot for pair, slot in pairs_and_slots}
+    pair, slot = pairs_and_slots[0]
     of_rows = slot.shape.as_list() == pair.variable.shape.as_list()
     of_shards = []
     for shard, planned in enumerate(table.plan.shards):
@@ -349,43 +324,28 @@ def _slot_of_shards(table, number, found, prefix):
     return of_shards
 
 
-def synced_variables(before, slots):
+def _synced_variables(before, slots, pairs):
     """The variables that every rank must hold the same values of, by a name that ranks share.
 
     Slots have names of TensorFlow's making, which differ between ranks that own different shards,
     so they go by the name of their variable; slots of shards are nobody else's.
-
-    Args:
-        before: the variables that existed before the optimizer made its slots.
-        slots: a list of pairs of a variable that every rank updates and the list of its slots.
-
-    Returns:
-        A dict from names to variables.
     """
     synced = {variable.name: variable for variable in before}
-    for variable, of_variable in slots:
-        for number, slot in enumerate(of_variable):
+    for variable in [pair.variable for pair in pairs if pair.table is None]:
+        for number, slot in enumerate(slots.get(variable, ())):
             synced['%s.slot_%d' % (variable.name, number)] = slot
     return synced
 
 
-def slots_of_shards(before, synced, updated, dense):
-    """The slots that the optimizer made for this rank's shards.
+def _slots_by_shape(before, synced, pairs):
+    """What an optimizer of which that is not known has made for shards, by its shape, a list.
 
-    Args:
-        before: the variables that existed before the optimizer made its slots.
-        synced: as `synced_variables` returns it, with the slots of dense variables.
-        updated: the variables that the optimizer updates itself, shards among them.
-        dense: the dense variables.
-
-    Returns:
-        A list of variables of the shape of a shard. They must not be broadcast: on another rank
-        the variable of the same name is another shard's.
+    It must not be broadcast: on another rank the variable of the same name is another shard's.
     """
-    shared = list(synced.values())
-    shapes = [variable.shape.as_list() for variable in updated if variable not in dense]
+    others = [*before, *synced.values()]
+    shapes = [pair.variable.shape.as_list() for pair in pairs if pair.table is not None]
     return [
         variable
         for variable in tf.global_variables()
-        if variable not in before and variable not in shared and variable.shape.as_list() in shapes
+        if variable not in others and variable.shape.as_list() in shapes
     ]

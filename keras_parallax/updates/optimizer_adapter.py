@@ -5,7 +5,7 @@ The formulas of Keras's own are known (`row_rules`), and TensorFlow has kernels 
 what the graph of its updates tells (`formulas`).
 """
 
-from typing import Any, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from keras_parallax.compat import keras_api, tensorflow_api
 from keras_parallax.compat.tensorflow_api import tf
@@ -23,22 +23,22 @@ _BY_ROW = set(
 )
 
 
-class KeptVariables(NamedTuple):
-    """What an optimizer keeps for what it updates itself.
+class OptimizerState(NamedTuple):
+    """The variables that an optimizer keeps.
 
     Attributes:
-        counters: its variables that belong to no variable of the model.
-        slots: for each updated variable the list of its slots.
-        names: names of the slots, if it is one of TensorFlow's.
-        known: whether this is all that it keeps.
-        order: a user's optimizer's weights in its own order: each a variable, or a pair of the
-            position of the updated variable and the number of its slot.
+        counters: its variables that belong to no variable of the model, `iterations` among them.
+        slots: dict from the variables that it updates to their slots, in Keras's order: a variable
+            each, and of a sharded table of the model a list of variables, one for each shard. Every
+            rank has them all, whoever owns the shard.
+        names: names of the slots, the same for each variable, if it is one of TensorFlow's.
+        order: the weights of a user's optimizer in its own order, each a variable of its own or a
+            pair of a variable that it updates and the number of its slot; `None` for Keras's order.
     """
 
     counters: List[tf.Variable]
-    slots: List[List[tf.Variable]]
+    slots: Dict[Any, List[Any]]
     names: Tuple[str, ...] = ()
-    known: bool = True
     order: Optional[List[Any]] = None
 
 
@@ -108,11 +108,11 @@ class OptimizerAdapter:
         return get_updates(loss=loss, params=[variable for variable, _ in pairs])
 
     def kept(self, before, updated, operations, gradients):
-        """What it keeps for the variables that it has updated itself, `KeptVariables`.
+        """What it keeps for variables, an `OptimizerState`, or `None` if that is not known.
 
         Args:
             before: the variables that existed before it made its own.
-            updated: the variables.
+            updated: the variables, all that it has updated itself.
             operations: its update operations.
             gradients: the gradients that it has taken, in order of `updated`, time and again.
         """
@@ -128,17 +128,18 @@ class OptimizerAdapter:
             # As Adam keeps a number for each variable in place of a slot.
             for count, place in enumerate(unused):
                 owners[place] = count % len(updated)
-        counters, slots, order = [], [[] for _ in updated], []
+        counters, slots, order = [], {variable: [] for variable in updated}, []
         for variable, owner in zip(kept, owners):
             if owner in (None, ()):
                 counters.append(variable)
                 entry = variable
             else:
-                entry = (owner, len(slots[owner]))
-                slots[owner].append(variable)
+                of_owner = slots[updated[owner]]
+                entry = (updated[owner], len(of_owner))
+                of_owner.append(variable)
             if variable in listed:
                 order.append(entry)
-        return KeptVariables(counters, slots, order=order)
+        return OptimizerState(counters, slots, order=order)
 
     def forget_slots(self, variables):
         """Has it make new slots for variables that it has updated before; most do by themselves."""
@@ -170,8 +171,8 @@ class KerasAdapter(OptimizerAdapter):
         """Its weights: the first slot of each variable, then the second one of each."""
         weights = self._optimizer.own_weights
         made = [weight for weight in weights if weight not in before]
-        slots = [made[place :: len(updated)] for place in range(len(updated))]
-        return KeptVariables([weight for weight in weights if weight in before], slots)
+        slots = {variable: made[place :: len(updated)] for place, variable in enumerate(updated)}
+        return OptimizerState([weight for weight in weights if weight in before], slots)
 
 
 class TensorFlowAdapter(OptimizerAdapter):
@@ -220,12 +221,15 @@ class TensorFlowAdapter(OptimizerAdapter):
         iterations = self._optimizer.iterations
         kept = tensorflow_api.kept_by(self.inner, iterations.graph, updated)
         if kept is None:
-            return KeptVariables([iterations], [[] for _ in updated], known=False)
-        others, slots = kept
-        names = tuple(sorted(slots))
+            return None
+        others, by_name = kept
+        names = tuple(sorted(by_name))
         counters = [iterations] + [others[name] for name in sorted(others)]
-        of_variables = [[slots[name][place] for name in names] for place in range(len(updated))]
-        return KeptVariables(counters, of_variables, names)
+        slots = {
+            variable: [by_name[name][place] for name in names]
+            for place, variable in enumerate(updated)
+        }
+        return OptimizerState(counters, slots, names)
 
     def forget_slots(self, variables):
         """It would keep those that it has."""
