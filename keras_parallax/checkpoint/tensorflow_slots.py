@@ -54,17 +54,17 @@ def read(model, file, mover):
     """
     if GROUP not in file:
         return False
-    found, weights = {}, _paths(model)
+    datasets, weights = {}, _paths(model)
     file[GROUP].visititems(
-        lambda name, node: found.update({node.name: node}) if hasattr(node, 'shape') else None
+        lambda name, node: datasets.update({node.name: node}) if hasattr(node, 'shape') else None
     )
-    given = {path: tuple(mover.source(node).shape) for path, node in found.items()}
+    saved = {path: tuple(mover.source(node).shape) for path, node in datasets.items()}
     expected = {path: tuple(weight.shape.as_list()) for path, weight in weights.items()}
-    if given != expected:
+    if saved != expected:
         differing = sorted(
             path[len(GROUP) + 1 :]
-            for path in set(given) | set(expected)
-            if given.get(path) != expected.get(path)
+            for path in set(saved) | set(expected)
+            if saved.get(path) != expected.get(path)
         )
         raise CheckpointError(
             '%s holds the state of another optimizer or model: %s of this model differs from the '
@@ -73,8 +73,8 @@ def read(model, file, mover):
         )
     small = []
     for path, weight in weights.items():
-        source = mover.source(found[path])
-        rows = keras_file_write.rows_of(weight, however_small=source is not found[path])
+        source = mover.source(datasets[path])
+        rows = keras_file_write.rows_of(weight, however_small=source is not datasets[path])
         if rows is None:
             small.append((weight, np.asarray(source)))
         else:

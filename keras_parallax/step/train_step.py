@@ -120,11 +120,11 @@ class TrainStep:
             asked = [self.request, self._timing]
             report = model_report(plan, self._optimizer, self._settings, asked)
             check_agreement(self._job.gather(report))
-        starts = initial_values.starts_of(held, self.rank, self._job.gather) if held else {}
+        sources = initial_values.value_sources(held, self.rank, self._job.gather) if held else {}
         # Keras initializes what has not been set aside.
         self._package.backend.get_session()
         self._tables, fills = sharding.make_tables(
-            self._loss, self._variables, plan, starts, self._scope, self.rank
+            self._loss, self._variables, plan, sources, self._scope, self.rank
         )
         # Keras keeps this operation, whatever the step is made of later.
         self._whole_step = tf.group(*self._assemble())

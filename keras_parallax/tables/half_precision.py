@@ -34,27 +34,27 @@ def compress(rows, compression, widths=None):
     dtype, shape = rows.dtype.base_dtype, rows.shape.as_list()[1:]
     width = int(np.prod(shape))
     widths = widths or [width]
-    if sum(row_bytes(one, dtype.as_numpy_dtype, True) for one in widths) >= width * dtype.size:
+    if sum(row_bytes(size, dtype.as_numpy_dtype, True) for size in widths) >= width * dtype.size:
         return rows, tf.identity
-    parts = _columns(tf.reshape(rows, [-1, width]), widths)
+    of_tables = _columns(tf.reshape(rows, [-1, width]), widths)
     # Rows of zeros have no exponent, and get the smallest.
     exponents = [
-        tf.clip_by_value(tf.floor(_log2(_largest(part))), -_LARGEST, _LARGEST) for part in parts
+        tf.clip_by_value(tf.floor(_log2(_largest(of_table))), -_LARGEST, _LARGEST)
+        for of_table in of_tables
     ]
     # A power is broadcast over its row: gathered for each number, it took half of all the time.
     halved = [
-        tf.cast(part * _power_of_two(-exponent), tf.float16)
-        for part, exponent in zip(parts, exponents)
+        tf.cast(of_table * _power_of_two(-exponent), tf.float16)
+        for of_table, exponent in zip(of_tables, exponents)
     ]
     halved += [tf.cast(exponent, tf.float16) for exponent in exponents]
 
     def restore(arrived):
         arrived = tf.reshape(arrived, [-1, width + len(widths)])
-        whole = [tf.cast(part, dtype) for part in _columns(arrived, widths + [1] * len(widths))]
-        parts = [
-            part * _power_of_two(exponent) for part, exponent in zip(whole, whole[len(widths) :])
-        ]
-        return tf.reshape(parts[0] if len(parts) == 1 else tf.concat(parts, 1), [-1] + shape)
+        columns = [tf.cast(sent, dtype) for sent in _columns(arrived, widths + [1] * len(widths))]
+        exponents = columns[len(widths) :]
+        scaled = [values * _power_of_two(exponent) for values, exponent in zip(columns, exponents)]
+        return tf.reshape(scaled[0] if len(scaled) == 1 else tf.concat(scaled, 1), [-1] + shape)
 
     return tf.concat(halved, 1), restore
 

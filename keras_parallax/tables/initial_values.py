@@ -10,20 +10,20 @@ from keras_parallax.tables import initializer_graphs
 COPY_BYTES = 32 * 2**20
 
 
-class Start(NamedTuple):
+class ValueSource(NamedTuple):
     """Where the start values of a variable come from.
 
     Attributes:
         held: whether this process holds values of the variable: somebody has set or used it.
-        recipe: the `initializer_graphs.Recipe` by which owners of shards make them, or
-            `None` if those that rank 0 holds are copied.
+        initializer: the `InitializerGraph` by which owners of shards make them, or `None` if those
+            that rank 0 holds are copied.
     """
 
     held: bool
-    recipe: Optional[initializer_graphs.Recipe]
+    initializer: Optional[initializer_graphs.InitializerGraph]
 
 
-class Fill(NamedTuple):
+class FillPlan(NamedTuple):
     """What this process does for the start values of a table's shards.
 
     Attributes:
@@ -41,7 +41,7 @@ class Fill(NamedTuple):
     release: Any
 
 
-def starts_of(held, rank, gather):
+def value_sources(held, rank, gather):
     """Decides where the start values of variables come from. A collective call.
 
     Args:
@@ -51,71 +51,80 @@ def starts_of(held, rank, gather):
         gather: function that gathers a value from every rank.
 
     Returns:
-        A dict from variables to `Start`s.
+        A dict from variables to `ValueSource`s.
     """
-    found = None
+    initializers = None
     if rank == 0:
         # What rank 0 holds counts: its script may have set or loaded it.
-        found = [
-            None if held[variable] else initializer_graphs.recipe_of(variable) for variable in held
+        initializers = [
+            None if held[variable] else initializer_graphs.initializer_graph_of(variable)
+            for variable in held
         ]
-    found = [recipe and initializer_graphs.Recipe(*recipe) for recipe in gather(found)[0]]
-    return {variable: Start(bool(held[variable]), recipe) for variable, recipe in zip(held, found)}
+    return {
+        variable: ValueSource(
+            bool(held[variable]), fields and initializer_graphs.InitializerGraph(*fields)
+        )
+        for variable, fields in zip(held, gather(initializers)[0])
+    }
 
 
-def initialize_copied(starts, scope, rank):
+def initialize_copied(sources, scope, rank):
     """Has rank 0 make the values that it copies, as far as it does not hold them.
 
     Args:
-        starts: dict from variables to `Start`s.
+        sources: dict from variables to `ValueSource`s.
         scope: the `GraphScope`.
         rank: this process's rank.
     """
-    copied = [each for each in starts if not (starts[each].held or starts[each].recipe)]
+    copied = [
+        variable for variable, source in sources.items() if not (source.held or source.initializer)
+    ]
     if copied and rank == 0:
         scope.session.run([variable.initializer for variable in copied])
 
 
-def fill_of(table, start, rank):
+def fill_plan(table, source, rank):
     """Builds what this process does for a table's start values, while its variable is its own.
 
     Args:
         table: a `Table` with its shards made, which nothing reads yet.
-        start: the `Start` of its variable.
+        source: the `ValueSource` of its variable.
         rank: this process's rank.
 
     Returns:
-        A `Fill`.
+        A `FillPlan`.
     """
     row_bytes = max(1, table.plan.bytes // max(1, table.rows))
-    at_once = max(1, (initializer_graphs.BLOCK_BYTES if start.recipe else COPY_BYTES) // row_bytes)
-    if at_once >= table.rows or (start.recipe and not start.recipe.in_blocks):
+    at_once = max(
+        1, (initializer_graphs.BLOCK_BYTES if source.initializer else COPY_BYTES) // row_bytes
+    )
+    if at_once >= table.rows or (source.initializer and not source.initializer.in_blocks):
         at_once = table.rows
     with tf.name_scope(None), tf.name_scope('parallax/%s/start/' % table.name):
         # Most tables are one block, for which half of the operations will do.
         first = 0 if at_once == table.rows else tf.placeholder(tf.int32, [], 'first')
-        if start.recipe:
-            writes = _make(table, start.recipe, rank, first, at_once)
+        if source.initializer:
+            writes = _make(table, source.initializer, rank, first, at_once)
         else:
             writes = _copy(table, first, at_once) if rank == 0 else []
         # What rank 0 copies it holds by then.
-        held = start.held or (rank == 0 and not start.recipe)
+        held = source.held or (rank == 0 and not source.initializer)
         release = tensorflow_api.memory_release(table.variable) if held else None
     blocks = list(range(0, table.rows, at_once)) if writes else []
-    return Fill(writes, first, blocks, at_once * row_bytes, release)
+    return FillPlan(writes, first, blocks, at_once * row_bytes, release)
 
 
-def _make(table, recipe, rank, first, at_once):
+def _make(table, initializer, rank, first, at_once):
     """Operations that make a block on each server and write its rows to shards there."""
     made, writes = {}, []
     for _, shard, number in table.parts_of(rank):
         with tf.device(shard.device):
             if shard.device not in made:
-                one = at_once == table.rows
-                rows = at_once if one else tf.minimum(at_once, table.rows - first)
+                is_whole = at_once == table.rows
+                rows = at_once if is_whole else tf.minimum(at_once, table.rows - first)
                 shape = [rows] + table.row_shape if table.plan.shape else []
                 made[shard.device] = initializer_graphs.make(
-                    recipe, tf.convert_to_tensor(shape, tf.int32)
+                    initializer, tf.convert_to_tensor(shape, tf.int32)
                 )
             rows = _rows_of(table, number, first, made[shard.device])
             writes.append(_write(table, number, first, rows))
@@ -155,7 +164,7 @@ def rounds(fills, limit):
     With servers each run costs a while, whatever it runs, so small tables share one.
 
     Args:
-        fills: a list of `Fill`s.
+        fills: a list of `FillPlan`s.
         limit: size in bytes that the blocks of a run may have together, unless it has only one.
 
     Returns:
@@ -163,16 +172,16 @@ def rounds(fills, limit):
 
     Example:
         ```python
-        >>> fills = [Fill('a', None, [0, 5], 8, None), Fill('b', None, [0], 8, None)]
+        >>> fills = [FillPlan(name, None, [0, 5], 8, None) for name in 'ab']
         >>> [[(fill.operations, first) for fill, first in run] for run in rounds(fills, 16)]
-        [[('a', 0)], [('a', 5), ('b', 0)]]
+        [[('a', 0)], [('a', 5), ('b', 0)], [('b', 5)]]
         ```
     """
     runs, size = [], 0
     for fill in fills:
         for first in fill.blocks:
-            other = runs and runs[-1][-1][0] is not fill
-            if not other or size + fill.block_bytes > limit:
+            is_of_other = runs and runs[-1][-1][0] is not fill
+            if not is_of_other or size + fill.block_bytes > limit:
                 runs.append([])
                 size = 0
             runs[-1].append((fill, first))
@@ -184,7 +193,7 @@ def run(fills, session):
     """Writes the start values, and then frees what this process held.
 
     Args:
-        fills: a list of `Fill`s.
+        fills: a list of `FillPlan`s.
         session: the session of their graph, in which the shards are initialized.
     """
     for blocks in rounds(fills, initializer_graphs.BLOCK_BYTES):

@@ -1,4 +1,4 @@
-"""Recipes: what a layer's initializer has built, so that other processes can make the values.
+"""What a layer's initializer has built, so that other processes can make the values.
 
 A table may be larger than any worker's memory, so nobody can make its start values as a whole and
 hand them out. Rank 0 sends the operations instead, seeds included, and the owner of each shard has
@@ -18,7 +18,7 @@ from keras_parallax.compat.tensorflow_api import tf
 BLOCK_BYTES = 128 * 2**20
 
 
-#: A recipe larger than this, in bytes, holds an array rather than a way to make one.
+#: A graph larger than this, in bytes, holds an array rather than a way to make one.
 _LARGEST = 2**20
 
 
@@ -33,11 +33,11 @@ _ELEMENTWISE = frozenset(
 _OF_SHAPE = frozenset('Fill RandomStandardNormal RandomUniform TruncatedNormal'.split())
 
 
-#: Name of the node through which a recipe is given a shape.
+#: Name of the node through which a graph is given a shape.
 _SHAPE = 'parallax_shape'
 
 
-class Recipe(NamedTuple):
+class InitializerGraph(NamedTuple):
     """How the start values of a variable are made. All of it can be sent as JSON.
 
     Attributes:
@@ -51,56 +51,57 @@ class Recipe(NamedTuple):
     in_blocks: bool
 
 
-def recipe_of(variable, block_bytes=BLOCK_BYTES):
-    """The recipe of a variable's start values.
+def initializer_graph_of(variable, block_bytes=BLOCK_BYTES):
+    """The graph that makes a variable's start values.
 
     Args:
         variable: a variable of a Keras model, of either kind.
         block_bytes: size in bytes up to which values may be made as a whole.
 
     Returns:
-        A `Recipe`, or `None` if the values can only be made where the variable is: they are an
-        array, depend on other variables, or are large and not made element by element.
+        An `InitializerGraph`, or `None` if the values can only be made where the variable is: they
+        are an array, depend on other variables, or are large and not made element by element.
     """
-    start = variable.initial_value
-    operations = graph_queries.ancestors([start], by_data=True)
+    values = variable.initial_value
+    operations = graph_queries.ancestors([values], by_data=True)
     operations = sorted(operations, key=lambda operation: operation.name)
     if any(operation.op_def.is_stateful and not _is_random(operation) for operation in operations):
         return None
-    sources = _sources(start.op, start.shape.as_list())
-    if not sources and start.shape.num_elements() * start.dtype.base_dtype.size > block_bytes:
+    uniform = _uniform_operations(values)
+    if not uniform and values.shape.num_elements() * values.dtype.base_dtype.size > block_bytes:
         return None
     nodes = tf.GraphDef()
     nodes.versions.CopyFrom(variable.graph.graph_def_versions)
-    if sources:
+    if uniform:
         nodes.node.add(name=_SHAPE, op='Placeholder').attr['dtype'].type = tf.int32.as_datatype_enum
     for operation in operations:
-        if operation in sources and operation.type == 'Const':
+        if operation in uniform and operation.type == 'Const':
             _add_fill(operation, nodes)
             continue
         node = _add_copy(operation, nodes)
-        if operation in sources:
+        if operation in uniform:
             node.input[0] = _SHAPE
     if nodes.ByteSize() > _LARGEST:
         return None
     graph = base64.b64encode(nodes.SerializeToString()).decode('ascii')
-    return Recipe(graph, start.name, bool(sources))
+    return InitializerGraph(graph, values.name, bool(uniform))
 
 
-def make(recipe, shape):
-    """Builds the operations of a recipe, where the caller is in the graph.
+def make(initializer, shape):
+    """Builds the operations of an initializer, where the caller is in the graph.
 
     Args:
-        recipe: the `Recipe`. Each run makes the next block of the sequence that its seeds begin.
+        initializer: the `InitializerGraph`. Each run makes the next block of the sequence that its
+            seeds begin.
         shape: shape of the block, an int32 tensor; of the whole, if it is not `in_blocks`.
 
     Returns:
         The values, a tensor.
     """
-    nodes = tf.GraphDef.FromString(base64.b64decode(recipe.graph))
-    given = {_SHAPE + ':0': shape} if recipe.in_blocks else {}
+    nodes = tf.GraphDef.FromString(base64.b64decode(initializer.graph))
+    given = {_SHAPE + ':0': shape} if initializer.in_blocks else {}
     (values,) = tf.import_graph_def(
-        nodes, input_map=given, return_elements=[recipe.output], name='recipe'
+        nodes, input_map=given, return_elements=[initializer.output], name='initializer'
     )
     return values
 
@@ -109,32 +110,29 @@ def _is_random(operation):
     return all(name in operation.node_def.attr for name in ('seed', 'seed2'))
 
 
-def _sources(operation, shape):
+def _uniform_operations(values):
     """The operations that make all elements alike, if the rest goes element by element.
-
-    Args:
-        operation: what makes the values.
-        shape: their shape, a list.
 
     Returns:
         A set of operations, empty if the values cannot be made in blocks of rows.
     """
-    found, pending = set(), [operation]
+    uniform, pending, shape = set(), [values.op], values.shape.as_list()
     while pending:
-        one = pending.pop()
+        operation = pending.pop()
         # TensorFlow's shape functions fold more than `constant_value` does, a sum for instance.
-        if one.type in _OF_SHAPE and one.outputs[0].shape == shape:
-            found.add(one)
-        elif one.type in _ELEMENTWISE:
-            pending.extend(tensor.op for tensor in one.inputs)
-        elif one.type == 'Const' and one.outputs[0].shape == shape and shape and _one_value(one):
-            found.add(one)
-        elif one.type != 'Const' or one.outputs[0].shape.ndims:
+        of_shape = operation.outputs[0].shape == shape
+        if operation.type in _OF_SHAPE and of_shape:
+            uniform.add(operation)
+        elif operation.type in _ELEMENTWISE:
+            pending.extend(tensor.op for tensor in operation.inputs)
+        elif operation.type == 'Const' and of_shape and shape and _has_one_value(operation):
+            uniform.add(operation)
+        elif operation.type != 'Const' or operation.outputs[0].shape.ndims:
             return set()
-    return found
+    return uniform
 
 
-def _one_value(constant):
+def _has_one_value(constant):
     """Whether a constant is written down as one number for all its elements."""
     proto = constant.node_def.attr['value'].tensor
     values = [value for field, value in proto.ListFields() if field.name.endswith('_val')]

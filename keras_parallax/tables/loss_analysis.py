@@ -41,13 +41,13 @@ def describe(loss, variables, records):
     Returns:
         A list of `VariableUse`s, in order.
     """
-    members, found, numbers = members_of(loss, records), [], {}
+    members, uses, numbers = members_of(loss, records), [], {}
     for variable in variables:
         use, ids = _use(variable, members, records.get(variable))
         # Numbers, for names of tensors may differ between the ranks.
         asked_by = numbers.setdefault(ids, len(numbers)) if use.lookups else None
-        found.append(use._replace(asked_by=asked_by))
-    return found
+        uses.append(use._replace(asked_by=asked_by))
+    return uses
 
 
 def described(uses):
@@ -70,8 +70,7 @@ def plan_model(
         request: the `request.Request`.
         cluster: the `costs.Cluster`.
         fp16: `costs.Halved`: what travels in half precision.
-        reach_of: function as `formulas.reach_of` after its first argument; `None` for an optimizer
-            that moves rows by themselves.
+        reach_of: function as `OptimizerAdapter.reach`; `None` if rows move by themselves.
 
     Returns:
         A `Plan`.
@@ -98,9 +97,9 @@ def _use(variable, members, record):
         ]
         whole = ('a model compiled anew',) if variable.value().op in members else ()
     else:
-        found = graph_queries.reads(variable, members)
-        ids = [lookup.inputs[1] for lookup in found.lookups]
-        whole = tuple(operation.type for operation in found.whole)
+        reads = graph_queries.reads(variable, members)
+        ids = [lookup.inputs[1] for lookup in reads.lookups]
+        whole = tuple(operation.type for operation in reads.whole)
     dtype = variable.dtype.base_dtype
     shape = tuple(variable.shape.as_list())
     use = rules.VariableUse(
@@ -116,8 +115,8 @@ def _use(variable, members, record):
     return use, tuple(ids)
 
 
-def _is_keras_own(thing):
-    return (type(thing).__module__ + '.').startswith(_KERAS_MODULES)
+def _is_keras_own(part):
+    return (type(part).__module__ + '.').startswith(_KERAS_MODULES)
 
 
 def _reach_of_regularizer(regularizer):
@@ -144,7 +143,7 @@ def reach_of_constraint(constraint, rank):
         return rules.BY_ROW
     axis = getattr(constraint, 'axis', 0)
     axes = axis if isinstance(axis, (list, tuple)) else [axis]
-    return rules.WHOLE_TABLE if any(one % rank == 0 for one in axes) else rules.BY_ROW
+    return rules.WHOLE_TABLE if any(axis % rank == 0 for axis in axes) else rules.BY_ROW
 
 
 def gradients_of(loss, tensors):

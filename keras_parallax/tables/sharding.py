@@ -10,7 +10,7 @@ from keras_parallax.tables.sharded_variable import ShardedVariable
 from keras_parallax.tables.table import Table
 
 
-def shard_table(table, start, members, rank):
+def shard_table(table, source, members, rank):
     """Moves a table to its shards: every read of it, in every model of the graph, goes to them.
 
     Keras has built its layers on an ordinary variable, because only the loss tells whether the
@@ -19,18 +19,18 @@ def shard_table(table, start, members, rank):
 
     Args:
         table: a `Table` that has no shards yet.
-        start: the `initial_values.Start` of its variable.
+        source: the `ValueSource` of its variable.
         members: the set of operations that the loss depends on.
         rank: this process's rank.
 
     Returns:
-        What this process does for the start values of the shards, a `initial_values.Fill`.
+        What this process does for the start values of the shards, a `FillPlan`.
     """
     variable = table.variable
     storage, lookups = tensorflow_api.storage(variable), table.gathers() if table.by_row else []
     users = storage.consumers()
     table.make_shards()
-    fill = initial_values.fill_of(table, start, rank)
+    fill = initial_values.fill_plan(table, source, rank)
     # What fills the shards reads the storage itself, and frees it.
     own = set(storage.consumers()) - set(users)
     variable.graph.add_to_collection(
@@ -119,24 +119,24 @@ def set_aside(variables, plan, session):
     return dict(zip(new, present))
 
 
-def make_tables(loss, variables, plan, starts, scope, rank):
+def make_tables(loss, variables, plan, sources, scope, rank):
     """Makes the `Table` of each sparse variable, sharded if the plan has shards for it.
 
     Args:
         loss: the model's total loss.
         variables: its trainable variables.
         plan: its `Plan`.
-        starts: dict from variables that are to be sharded to their `initial_values.Start`s.
+        sources: dict from variables that are to be sharded to their `ValueSource`s.
         scope: the `GraphScope`, or `None` without a strategy.
         rank: this process's rank.
 
     Returns:
         A dict from variables to `Table`s, and a dict from newly sharded tables to their
-        `initial_values.Fill`s.
+        `FillPlan`s.
     """
     records = scope.records if scope else {}
     members = loss_analysis.members_of(loss, records)
-    initial_values.initialize_copied(starts, scope, rank)
+    initial_values.initialize_copied(sources, scope, rank)
     tables, fills = {}, {}
     for variable, planned in zip(variables, plan.variables):
         if planned.kind != classify.SPARSE and not planned.shards:
@@ -149,7 +149,7 @@ def make_tables(loss, variables, plan, starts, scope, rank):
             table = Table(variable, planned, records.get(variable), servers, *ranks)
             if planned.shards:
                 forget_variable(variable)
-                fills[table] = shard_table(table, starts[variable], members, rank)
+                fills[table] = shard_table(table, sources[variable], members, rank)
         tables[variable] = table
         if scope:
             scope.tables_by_name[table.name] = table

@@ -95,11 +95,11 @@ def build(table, write):
         if table.size == 1 or (write.kind in _ABSOLUTE and not _reads_shards(write.operands)):
             return _to_shards(table, write, write.after, range(len(table.shards)))
         before = [*write.after, *rows, values]
-        begun = _meet(write.name + '.begin', before, table.rank)
+        begun = _wait_for_all(write.name + '.begin', before, table.rank)
         own = [part.shard for part in table.parts_of(table.rank)]
         # A rank may own no shard.
         written = [begun] + _to_shards(table, write, [begun], own)
-        return [_meet(write.name + '.end', written, table.rank)]
+        return [_wait_for_all(write.name + '.end', written, table.rank)]
 
 
 def _reads_shards(operands):
@@ -109,7 +109,7 @@ def _reads_shards(operands):
     )
 
 
-def _meet(name, after, rank):
+def _wait_for_all(name, after, rank):
     """An operation that is done when on every rank some operations are."""
     with tf.device(devices.shard_device(rank)):
         # TensorFlow 1.11 folds the sum of a constant, and drops one that nothing with a side effect
@@ -126,12 +126,12 @@ def _to_shards(table, write, after, numbers):
     with tf.control_dependencies(after):
         if write.kind in _ASSIGNMENTS:
             # Copies, so that no shard is read where another has been written.
-            parts = [tf.identity(part) for part in split_rows(write.operands[0], table)]
-            with tf.control_dependencies(parts):
+            of_shards = [tf.identity(rows) for rows in split_rows(write.operands[0], table)]
+            with tf.control_dependencies(of_shards):
                 for number in numbers:
                     with tf.device(table.shards[number].device):
                         assign = _ASSIGNMENTS[write.kind]
-                        writes.append(assign(table.shards[number], parts[number]).op)
+                        writes.append(assign(table.shards[number], of_shards[number]).op)
         else:
             writes = [_scatter(table, number, write.kind, *write.operands) for number in numbers]
     return writes

@@ -73,7 +73,7 @@ class _Pair(NamedTuple):
     shard: Optional[int] = None
 
 
-def build_updates(optimizer, keras_updates, variables, dense, mine, loss, clip):
+def build_updates(optimizer, keras_updates, variables, dense, of_rank, loss, clip):
     """Builds the updates of everything that this rank updates.
 
     Args:
@@ -82,10 +82,10 @@ def build_updates(optimizer, keras_updates, variables, dense, mine, loss, clip):
             update operations of the optimizer itself.
         variables: the model's trainable variables, in order.
         dense: dict from dense variables to their gradients.
-        mine: the `TablesOfRank`.
+        of_rank: the `TablesOfRank`.
         loss: the model's total loss.
         clip: function from a Keras optimizer, such as one inside `optimizer`, to `dense` and
-            `mine.parts` as it clips them; gives them as they are if they are clipped already.
+            `of_rank.parts` as it clips them; gives them as they are if they are clipped already.
             `None` if the optimizer has all gradients to clip.
 
     Returns:
@@ -95,28 +95,28 @@ def build_updates(optimizer, keras_updates, variables, dense, mine, loss, clip):
         ParallaxError: the formula of a user's optimizer needs what a worker has for itself alone.
     """
     row_slots = {
-        table: _slots_for_rows(optimizer, table, way.rule, mine.prefix)
-        for table, way in mine.ways.items()
+        table: _slots_for_rows(optimizer, table, way.rule, of_rank.prefix)
+        for table, way in of_rank.ways.items()
         if way.rule is not None
     }
     operations, storage = [], []
-    for part in mine.parts:
+    for part in of_rank.parts:
         table, number = part.part.table, part.part.shard
         if table in row_slots:
             slots = row_slots[table]
             if table.shards:
                 slots = [shards[number] for shards in slots]
-                if table.owner_of(table.plan.shards[number]) == mine.rank:
+                if table.owner_of(table.plan.shards[number]) == of_rank.rank:
                     storage.extend(slots)
-            rule = mine.ways[table].rule
+            rule = of_rank.ways[table].rule
             operations.extend(table_updates.apply_by_row(optimizer, rule, part, slots))
-    pairs = _pairs(variables, dense, mine)
+    pairs = _pairs(variables, dense, of_rank)
     since = tensorflow_api.operation_id(tf.no_op())
     adapter = adapter_of(optimizer)
     # When a table moves, the slots of one that stays get other storage, too.
     adapter.forget_slots([pair.variable for pair in pairs if pair.table is not None])
     before = tf.global_variables()
-    alone = mine.size == 1 and not any(table.shards for table in mine.tables.values())
+    alone = of_rank.size == 1 and not any(table.shards for table in of_rank.tables.values())
     of_pairs = [(pair.variable, pair.gradient) for pair in pairs]
     as_clipped = clip and (lambda by: _as_clipped(pairs, *clip(by)))
     given = Given(loss, of_pairs, as_clipped, alone)
@@ -132,7 +132,7 @@ def build_updates(optimizer, keras_updates, variables, dense, mine, loss, clip):
     counters = kept.counters if kept else [optimizer.iterations]
     before += [variable for variable in counters if variable not in before]
     synced = _synced_variables(before, slots, pairs)
-    state = _state(adapter, kept, pairs, mine)
+    state = _state(adapter, kept, pairs, of_rank)
     if any(pair.table is not None for pair in pairs):
         if kept:
             of_shards = [slot for pair in pairs if pair.table for slot in slots[pair.variable]]
@@ -140,7 +140,7 @@ def build_updates(optimizer, keras_updates, variables, dense, mine, loss, clip):
             of_shards = _slots_by_shape(before, synced, pairs)
         for slot in of_shards:
             sharding.forget_variable(slot)
-        storage += [slot for slot in of_shards if _owner_of_slot(slot, mine) == mine.rank]
+        storage += [slot for slot in of_shards if _owner_of_slot(slot, of_rank) == of_rank.rank]
         storage += [pair.variable for pair in pairs if pair.table and pair.shard is None]
         if adapter.inner is None:
             _place_on_servers(pairs, state, since)
@@ -163,13 +163,13 @@ def _named_as_tables(pairs):
             variable.__class__ = cls
 
 
-def _owner_of_slot(slot, mine):
+def _owner_of_slot(slot, of_rank):
     """The rank that initializes a slot; its own, if it is not on a server."""
-    for table in mine.tables.values():
+    for table in of_rank.tables.values():
         owner = table.servers.owner_on(slot.device) if table.servers else None
         if owner is not None:
             return owner
-    return mine.rank
+    return of_rank.rank
 
 
 def _place_on_servers(pairs, state, since):
@@ -221,7 +221,7 @@ def _slots_for_rows(optimizer, table, rule, prefix):
     ]
 
 
-def _pairs(variables, dense, mine):
+def _pairs(variables, dense, of_rank):
     """What the optimizer itself updates, as many variables on every rank.
 
     It names its slots by their number, and Horovod broadcasts variables by name. So a rank with
@@ -232,21 +232,21 @@ def _pairs(variables, dense, mine):
         if variable in dense:
             pairs.append(_Pair(variable, dense[variable]))
             continue
-        table = mine.tables[variable]
-        if mine.ways[table].rule is not None:
+        table = of_rank.tables[variable]
+        if of_rank.ways[table].rule is not None:
             continue
-        of_table = [update for update in mine.parts if update.part.table is table]
+        of_table = [update for update in of_rank.parts if update.part.table is table]
         for part, gradient in of_table:
             tensorflow_api.constrain(part.variable, table.constraint)
             if table.shards:
                 pairs.append(_Pair(part.variable, gradient, table, part.shard))
             else:
                 pairs.append(_Pair(part.variable, gradient))
-        most = max(len(table.parts_of(rank)) for rank in range(mine.size))
+        most = max(len(table.parts_of(rank)) for rank in range(of_rank.size))
         for number in range(len(of_table), most):
             shape = [_NOBODYS_ROWS] + table.row_shape
             name = '%s/nobodys_rows_%d' % (table.name, number)
-            rows = make_storage(name, devices.shard_device(mine.rank), shape, table.dtype)
+            rows = make_storage(name, devices.shard_device(of_rank.rank), shape, table.dtype)
             pairs.append(_Pair(rows, tf.zeros_like(rows), table))
     return pairs
 
@@ -258,12 +258,12 @@ def _as_clipped(pairs, dense, parts):
     return [clipped.get(pair.variable, pair.gradient) for pair in pairs]
 
 
-def _state(adapter, kept, pairs, mine):
+def _state(adapter, kept, pairs, of_rank):
     """The state of what the optimizer itself updates.
 
     Its slots of shards are stored under names that every rank knows.
     """
-    if not mine.sync and adapter.inner is not None:
+    if not of_rank.sync and adapter.inner is not None:
         raise PlanError(
             "sync=False is for Keras's own optimizers, of which it is known which of their "
             'variables several workers may change at a time, but %s was given; use one of them, '
@@ -280,7 +280,10 @@ def _state(adapter, kept, pairs, mine):
     for table, pairs_and_slots in of_tables.items():
         slots[table.variable] = [
             _slot_of_shards(
-                table, number, [(pair, own[number]) for pair, own in pairs_and_slots], mine.prefix
+                table,
+                number,
+                [(pair, own[number]) for pair, own in pairs_and_slots],
+                of_rank.prefix,
             )
             for number in range(len(pairs_and_slots[0][1]))
         ]

@@ -21,10 +21,10 @@ def clipped(dense, parts, optimizer, together, sum_over_ranks):
     clipnorm = getattr(optimizer, 'clipnorm', None)
     # Keras takes a bound of 0 for no clipping; tf.keras clips to 0.
     if clipnorm is not None and (clipnorm > 0 or not together):
-        mine = {}
+        of_shards = {}
         for update in parts:
-            mine.setdefault(update.part.table, []).append(_square_sum(update.gradient))
-        squares = sum_over_ranks({table: tf.add_n(found) for table, found in mine.items()})
+            of_shards.setdefault(update.part.table, []).append(_square_sum(update.gradient))
+        squares = sum_over_ranks({table: tf.add_n(sums) for table, sums in of_shards.items()})
         dense_squares = [tf.reduce_sum(tf.square(gradient)) for gradient in dense]
         if together:
             norm = tf.sqrt(tf.add_n(dense_squares + list(squares.values())))

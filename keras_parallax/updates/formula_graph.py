@@ -31,12 +31,12 @@ def dependencies(operations, updated, kept, gradients):
     places = {
         tensorflow_api.storage(variable).op: place for place, variable in enumerate(variables)
     }
-    found = {}
+    dependencies_of = {}
     for variable in variables:
         storage = tensorflow_api.storage(variable)
         for write in _writes(storage, all_of_step):
             given = [tensor for tensor in write.inputs if tensor is not storage]
-            reads = found.setdefault(variable, set())
+            reads = dependencies_of.setdefault(variable, set())
             for tensor in given:
                 reads |= leaves.get(tensor.op, set())
             inputs = [tensor.op for tensor in given if tensor.op not in leaves]
@@ -45,7 +45,7 @@ def dependencies(operations, updated, kept, gradients):
                     reads.add(places[operation])
                 for tensor in operation.inputs:
                     reads |= leaves.get(tensor.op, set())
-    return found
+    return dependencies_of
 
 
 def _parts(gradient):
@@ -67,14 +67,14 @@ def draws(operations, since):
         since: only operations with a greater id (`tensorflow_api.operation_id`) belong to the
             answer.
     """
-    found = [
+    random = [
         operation
         for operation in graph_queries.ancestors(operations, by_data=True)
         if tensorflow_api.operation_id(operation) > since
         and operation.op_def.is_stateful
         and 'seed2' in operation.node_def.attr
     ]
-    return sorted(found, key=tensorflow_api.operation_id)
+    return sorted(random, key=tensorflow_api.operation_id)
 
 
 def in_branches(operations, variables):
@@ -119,14 +119,14 @@ def signature(operations):
     What makes a tensor of `IndexedSlices` is left out: two formulas are the same but for that if
     their signatures are.
     """
-    found = collections.Counter()
+    counts = collections.Counter()
     for operation in graph_queries.ancestors(operations, by_data=True):
         if operation.type != 'Const':
             if operation.type not in _MAKES_WHOLE:
-                found[operation.type] += 1
+                counts[operation.type] += 1
         elif operation.outputs[0].dtype.is_floating:
-            found[tensorflow_api.constant_value(operation.outputs[0]).tobytes()] += 1
-    return found
+            counts[tensorflow_api.constant_value(operation.outputs[0]).tobytes()] += 1
+    return counts
 
 
 def _writes(storage, among):

@@ -102,10 +102,10 @@ def _limited(variable):
 
 def _in_pieces(variables, tables):
     """The variables with two pieces, of the same name, in place of each table."""
-    found = []
+    in_pieces = []
     for variable in variables:
         if variable.name not in tables:
-            found.append(_limited(variable))
+            in_pieces.append(_limited(variable))
             continue
         rows, rest = _limited(variable).shape[0], tuple(variable.shape[1:])
         taken = {rows}.union(rest)
@@ -113,8 +113,8 @@ def _in_pieces(variables, tables):
         few = next(number for number in range(5, 99) if number not in taken)
         taken.add(few)
         many = next(number for number in range(max(rows // 2, 6), rows + 99) if number not in taken)
-        found += [variable._replace(shape=(pieces,) + rest) for pieces in (few, many)]
-    return found
+        in_pieces += [variable._replace(shape=(pieces,) + rest) for pieces in (few, many)]
+    return in_pieces
 
 
 def _gradient(of, rows):
@@ -142,12 +142,12 @@ class _Built:
         with self.graph.as_default(), self._session.as_default():
             loss = tf.placeholder(package.backend.floatx(), [], name='loss')
             self.variables, self.gradients = [], []
-            for of in described:
-                start = tf.random_uniform(of.shape, dtype=of.dtype)
-                variable = tf.Variable(start, trainable=False, name=of.name)
-                keras_api.with_shape(variable, of.shape)
-                self.variables.append(named(variable, of.name + ':0'))
-                self.gradients.append(_gradient(of, rows))
+            for use in described:
+                start = tf.random_uniform(use.shape, dtype=use.dtype)
+                variable = tf.Variable(start, trainable=False, name=use.name)
+                keras_api.with_shape(variable, use.shape)
+                self.variables.append(named(variable, use.name + ':0'))
+                self.gradients.append(_gradient(use, rows))
             copy = Copies(package).of(optimizer)
             # Clipping is ours to do, over all shards.
             given = Given(

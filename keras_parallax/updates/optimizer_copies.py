@@ -26,35 +26,35 @@ class Copies:
     def __init__(self, package):
         self._package, self._copies = package, {}
 
-    def of(self, thing):
-        """The copy of a thing, or the thing itself where it holds nothing of another graph."""
-        key = self._key(thing)
+    def of(self, original):
+        """The copy of an object, or the object itself where it holds nothing of another graph."""
+        key = self._key(original)
         if key not in self._copies:
-            # The original is kept, so that no other thing gets its id.
-            self._copies[key] = (self._copy(thing), thing)
+            # The original is kept, so that no other object gets its id.
+            self._copies[key] = (self._copy(original), original)
         return self._copies[key][0]
 
-    def _key(self, thing):
+    def _key(self, original):
         # A wrapper shares its attributes with the optimizer that it wraps; the two are one.
-        is_optimizer = isinstance(thing, self._package.module.optimizers.Optimizer)
-        return id(vars(thing)) if is_optimizer else id(thing)
+        is_optimizer = isinstance(original, self._package.module.optimizers.Optimizer)
+        return id(vars(original)) if is_optimizer else id(original)
 
-    def _copy(self, thing):
-        if isinstance(thing, (tf.Variable, ResourceVariable)):
-            return self._copy_variable(thing)
-        if isinstance(thing, tf.Tensor):
-            return _copy_tensor(thing)
-        if isinstance(thing, self._package.module.optimizers.Optimizer):
-            return self._copy_optimizer(thing)
-        if isinstance(thing, dict):
-            return type(thing)((self.of(key), self.of(value)) for key, value in thing.items())
-        if type(thing) in (list, tuple, set):
-            return type(thing)(map(self.of, thing))
-        if isinstance(thing, types.MethodType):
-            return types.MethodType(thing.__func__, self.of(thing.__self__))
-        if isinstance(thing, types.FunctionType) and thing.__closure__:
-            return self._copy_function(thing)
-        return thing
+    def _copy(self, original):
+        if isinstance(original, (tf.Variable, ResourceVariable)):
+            return self._copy_variable(original)
+        if isinstance(original, tf.Tensor):
+            return _copy_tensor(original)
+        if isinstance(original, self._package.module.optimizers.Optimizer):
+            return self._copy_optimizer(original)
+        if isinstance(original, dict):
+            return type(original)((self.of(key), self.of(value)) for key, value in original.items())
+        if type(original) in (list, tuple, set):
+            return type(original)(map(self.of, original))
+        if isinstance(original, types.MethodType):
+            return types.MethodType(original.__func__, self.of(original.__self__))
+        if isinstance(original, types.FunctionType) and original.__closure__:
+            return self._copy_function(original)
+        return original
 
     def _copy_variable(self, variable):
         numbers = variable.shape.num_elements()

@@ -49,38 +49,38 @@ def check_same(piece, whole):
         tensorflow_api.storage(variable).op: tensorflow_api.storage(variable_whole).op,
         gradient.op: gradient_whole.op,
     }
-    variables = {tensorflow_api.storage(one).op: one for one in built.variables + built.kept}
+    variables = {tensorflow_api.storage(of).op: of for of in built.variables + built.kept}
     of_whole = {
-        tensorflow_api.storage(one).op: one for one in built_whole.variables + built_whole.kept
+        tensorflow_api.storage(of).op: of for of in built_whole.variables + built_whole.kept
     }
     pending, compared, done = [(variable, variable_whole)], set(), set()
     while pending:
-        mine, theirs = pending.pop()
-        if mine in done:
+        in_piece, in_whole = pending.pop()
+        if in_piece in done:
             continue
-        done.add(mine)
+        done.add(in_piece)
         writes = [
-            formula_writes(of, of_built.operations)
-            for of, of_built in ((mine, built), (theirs, built_whole))
+            formula_writes(in_piece, built.operations),
+            formula_writes(in_whole, built_whole.operations),
         ]
         if len(writes[0]) != len(writes[1]):
             raise NotByRow('treats variables of few rows in another way')
         operations = list(zip(*writes))
         while operations:
-            one, other = operations.pop()
-            if (one, other) in compared:
+            of_piece, other = operations.pop()
+            if (of_piece, other) in compared:
                 continue
-            compared.add((one, other))
-            _compare(one, other)
-            if one in same or one.type in _VARIABLES:
-                if same.setdefault(one, other) is not other:
+            compared.add((of_piece, other))
+            _compare(of_piece, other)
+            if of_piece in same or of_piece.type in _VARIABLES:
+                if same.setdefault(of_piece, other) is not other:
                     raise NotByRow('treats variables of few rows in another way')
-                if one in variables:
+                if of_piece in variables:
                     if other not in of_whole:
                         raise NotByRow('treats variables of few rows in another way')
-                    pending.append((variables[one], of_whole[other]))
+                    pending.append((variables[of_piece], of_whole[other]))
                 continue
-            operations += [(i.op, j.op) for i, j in zip(one.inputs, other.inputs)]
+            operations += [(i.op, j.op) for i, j in zip(of_piece.inputs, other.inputs)]
     return same
 
 
@@ -89,17 +89,18 @@ def formula_writes(variable, operations):
     return sorted(formula_graph.writes_in(variable, operations), key=tensorflow_api.operation_id)
 
 
-def _compare(one, other):
-    if one.type != other.type or len(one.inputs) != len(other.inputs):
+def _compare(of_piece, of_whole):
+    both = of_piece, of_whole
+    if of_piece.type != of_whole.type or len(of_piece.inputs) != len(of_whole.inputs):
         raise NotByRow('treats variables of few rows in another way')
-    if one.type == 'Const':
-        values = [tensorflow_api.constant_value(operation.outputs[0]) for operation in (one, other)]
-        if not _equal_but_for_rows(one, *values):
+    if of_piece.type == 'Const':
+        values = [tensorflow_api.constant_value(operation.outputs[0]) for operation in both]
+        if not _equal_but_for_rows(of_piece, *values):
             raise NotByRow('computes with the number of rows, or the place of the variable')
         return
     attributes = [
         {name: value for name, value in operation.node_def.attr.items() if name not in _IGNORED}
-        for operation in (one, other)
+        for operation in both
     ]
     if attributes[0] != attributes[1]:
         raise NotByRow('treats variables of few rows in another way')
@@ -131,7 +132,7 @@ class Rows:
     def __init__(self, built, piece, same):
         self._built, self._same = built, same
         self._variable, self._gradient = built.variables[piece], built.gradients[piece]
-        self._kept = {tensorflow_api.storage(one).op: one for one in built.kept}
+        self._kept = {tensorflow_api.storage(of).op: of for of in built.kept}
         self._known = {}
 
     def check(self):

@@ -150,8 +150,8 @@ def _penalty_gradient(part, loss):
     """Gradient of the regularizer with respect to a part, of the part's shape, or `None`."""
     table = part.table
     terms = table.penalty_terms
-    found = tf.gradients(loss, terms) if terms else []
-    factors = [factor for factor in found if factor is not None]
+    gradients = tf.gradients(loss, terms) if terms else []
+    factors = [gradient for gradient in gradients if gradient is not None]
     if not factors:
         return None
     with tf.device(part.variable.device):

@@ -534,15 +534,15 @@ def refused_formulas(rank):
     return errors
 
 
-def recipe_after_summary(rank):
+def initializer_after_summary(rank):
     """A summary before the first step, after which owners make the table's start values."""
-    made, starts_of = [], initial_values.starts_of
+    made, value_sources = [], initial_values.value_sources
 
     def noting(*arguments):
-        made.append(starts_of(*arguments))
+        made.append(value_sources(*arguments))
         return made[-1]
 
-    initial_values.starts_of = noting
+    initial_values.value_sources = noting
     try:
         with rank.strategy:
             model = cases.CASES['sgd'].model(rank.keras)
@@ -550,11 +550,11 @@ def recipe_after_summary(rank):
             rank.strategy.summary(model, print_fn=len)
         rank.train(model, 0, 1)
     finally:
-        initial_values.starts_of = starts_of
-    (starts,) = made
+        initial_values.value_sources = value_sources
+    (sources,) = made
     return {
-        'held': [start.held for start in starts.values()],
-        'recipes': [bool(start.recipe) for start in starts.values()],
+        'held': [source.held for source in sources.values()],
+        'initializers': [bool(source.initializer) for source in sources.values()],
     }
 
 

@@ -531,10 +531,10 @@ def test_a_formula_that_needs_what_one_worker_knows_is_refused_before_the_first_
         assert str(rank['tensors']) == 'nothing was raised'
 
 
-@behaviour('recipe_after_summary')
+@behaviour('initializer_after_summary')
 def test_after_a_summary_owners_make_start_values_and_rank_0_copies_none(shown):
     for rank in shown.ranks:
-        assert list(rank['held']) == [False] and list(rank['recipes']) == [True]
+        assert list(rank['held']) == [False] and list(rank['initializers']) == [True]
 
 
 @behaviour('interleaved_slots')

@@ -42,30 +42,30 @@ def values_of(variable):
         return session.run(variable)
 
 
-def made(recipe, rows, blocks=1):
-    """What a recipe makes in a graph of its own, in a new session: a list of blocks."""
+def made(graph, rows, blocks=1):
+    """What an initializer makes in a graph of its own, in a new session: a list of blocks."""
     with tf.Graph().as_default(), tf.Session() as session:
-        values = initializer_graphs.make(recipe, tf.constant([rows, WIDTH]))
+        values = initializer_graphs.make(graph, tf.constant([rows, WIDTH]))
         return [session.run(values) for _ in range(blocks)]
 
 
 @pytest.mark.parametrize('initializer', BY_ELEMENT + AS_A_WHOLE)
 @with_each_keras
-def test_a_recipe_makes_the_values_that_keras_makes(package, initializer):
+def test_an_initializer_graph_makes_the_values_that_keras_makes(package, initializer):
     variable = variable_of(package, initializer)
-    recipe = initializer_graphs.recipe_of(variable)
-    assert np.array_equal(made(recipe, ROWS)[0], values_of(variable))
+    graph = initializer_graphs.initializer_graph_of(variable)
+    assert np.array_equal(made(graph, ROWS)[0], values_of(variable))
 
 
 @pytest.mark.parametrize('initializer', BY_ELEMENT)
 @with_each_keras
-def test_blocks_of_a_recipe_follow_the_initializers_distribution_and_repeat_by_its_seed(
+def test_blocks_of_an_initializer_graph_follow_the_initializers_distribution_and_repeat_by_its_seed(
     package, initializer
 ):
     variable = variable_of(package, initializer)
-    recipe = initializer_graphs.recipe_of(variable, block_bytes=1)
-    blocks = made(recipe, 100, 3)
-    assert np.array_equal(blocks, made(recipe, 100, 3))
+    graph = initializer_graphs.initializer_graph_of(variable, block_bytes=1)
+    blocks = made(graph, 100, 3)
+    assert np.array_equal(blocks, made(graph, 100, 3))
     whole = values_of(variable)
     # The scale of one made for the shape of a block would be off by more than half.
     assert np.std(blocks) == pytest.approx(np.std(whole), rel=0.1)
@@ -74,37 +74,51 @@ def test_blocks_of_a_recipe_follow_the_initializers_distribution_and_repeat_by_i
         assert not np.array_equal(blocks[0], blocks[1])
 
 
-def test_what_cannot_be_made_in_blocks_has_a_recipe_only_while_it_is_small():
+def test_what_cannot_be_made_in_blocks_has_a_graph_only_while_it_is_small():
     variable = variable_of('tf.keras', 'orthogonal')
-    assert not initializer_graphs.recipe_of(variable).in_blocks
-    assert initializer_graphs.recipe_of(variable, block_bytes=ROWS * WIDTH * 4 - 1) is None
+    assert not initializer_graphs.initializer_graph_of(variable).in_blocks
+    assert (
+        initializer_graphs.initializer_graph_of(variable, block_bytes=ROWS * WIDTH * 4 - 1) is None
+    )
 
 
-def test_values_that_depend_on_another_variable_have_no_recipe():
+def test_values_that_depend_on_another_variable_have_no_graph():
     with tf.Graph().as_default():
         other = tf.Variable(tf.zeros([3]))
-        assert initializer_graphs.recipe_of(tf.Variable(other.initialized_value() + 1)) is None
+        assert (
+            initializer_graphs.initializer_graph_of(tf.Variable(other.initialized_value() + 1))
+            is None
+        )
 
 
-def test_a_shape_that_is_computed_has_a_recipe_in_blocks():
+def test_a_shape_that_is_computed_has_a_graph_in_blocks():
     with tf.Graph().as_default():
         rows = tf.constant(ROWS - 1) + 1
         variable = tf.Variable(tf.random_normal(tf.stack([rows, WIDTH]), seed=1))
-    recipe = initializer_graphs.recipe_of(variable, block_bytes=1)
-    assert recipe.in_blocks
-    assert np.array_equal(made(recipe, ROWS)[0], values_of(variable))
+    graph = initializer_graphs.initializer_graph_of(variable, block_bytes=1)
+    assert graph.in_blocks
+    assert np.array_equal(made(graph, ROWS)[0], values_of(variable))
 
 
-def test_a_large_array_has_no_recipe():
+def test_a_large_array_has_no_graph():
     with tf.Graph().as_default():
-        assert initializer_graphs.recipe_of(tf.Variable(np.random.normal(size=[1000, 200]))) is None
-        assert initializer_graphs.recipe_of(tf.Variable(np.random.normal(size=[10, 2]))) is not None
+        assert (
+            initializer_graphs.initializer_graph_of(tf.Variable(np.random.normal(size=[1000, 200])))
+            is None
+        )
+        assert (
+            initializer_graphs.initializer_graph_of(tf.Variable(np.random.normal(size=[10, 2])))
+            is not None
+        )
 
 
 def test_an_initializer_without_a_seed_draws_one_for_all_who_make_it():
     with tf.Graph().as_default():
         variable = tf.Variable(tf.random_normal([ROWS, WIDTH]))
-    first, second = initializer_graphs.recipe_of(variable), initializer_graphs.recipe_of(variable)
+    first, second = (
+        initializer_graphs.initializer_graph_of(variable),
+        initializer_graphs.initializer_graph_of(variable),
+    )
     assert np.array_equal(made(first, ROWS), made(first, ROWS))
     assert not np.array_equal(made(first, ROWS), made(second, ROWS))
 
@@ -121,7 +135,7 @@ def test_an_initializer_without_a_seed_draws_one_for_all_who_make_it():
 )
 def test_small_blocks_share_a_run_and_those_of_a_table_follow_each_other(sizes, limit, expected):
     fills = [
-        initial_values.Fill(
+        initial_values.FillPlan(
             None, None, ['%d.%d' % (table, block) for block in range(count)], size, None
         )
         for table, (count, size) in enumerate(sizes)
