@@ -25,7 +25,7 @@ from keras_parallax.failures.probe import ANSWERS, GONE, SILENT, probe
 _TICK_SECONDS = 2.0
 
 
-#: After so many ticks the guard hears that this process lives: sooner than it would look itself.
+#: After so many ticks the watchdog hears that this process lives: sooner than it would look itself.
 _TICKS_A_BEAT = 2
 
 
@@ -47,8 +47,9 @@ _ANSWER_SECONDS = 4
 _ATTEMPTS, _BETWEEN_SECONDS = 4, 0.5
 
 
-#: How long the guard of a rank that is lost may take to tell the user: it knows more.
-_GUARDS_FIRST_SECONDS = 2
+#: How long the watchdog of a rank that is lost may take to tell the user: it knows more. Of ranks
+#: that end together, some may take a moment longer, too.
+_WATCHDOGS_FIRST_SECONDS = 2
 
 
 #: Its host cannot be reached, or does not answer.
@@ -147,14 +148,14 @@ def in_vain(rank, host, absent):
     Args:
         rank: who waits for them.
         host: the name of its host.
-        absent: the ranks and their hosts, as `rendezvous.absent` returns them.
+        absent: the ranks and their hosts, as `RendezvousStore.absent` returns them.
 
     Returns:
         A string.
     """
     names = [
-        'rank %d on %s' % (each, 'host ' + name if name else 'another host (it is not known which)')
-        for each, name in sorted(absent.items())
+        'rank %d on ' % late + ('host ' + name if name else 'another host (it is not known which)')
+        for late, name in sorted(absent.items())
     ]
     return (
         'Rank %d on host %s has waited in vain for %s to start; see what horovodrun shows of it, '
@@ -168,24 +169,23 @@ class Liveness:
     Args:
         rank: this process's rank.
         timeout: seconds without news after which the job is given up; 0 for never.
-        guard: the `Watchdog` of this process, which wants to hear that it lives.
+        watchdog: the `Watchdog` of this process, which wants to hear that it lives.
         activity: says by its `lockstep_began` when this rank last began a step that ends for no
             rank before all have begun it. All were there when the one before it ended.
-        on_lost: function that is called, once, with the exception that says who is lost, with
-            whether this rank is to tell the user if the ranks' guards cannot agree on one, and with
-            whether it can be heard.
+        on_lost: function that is called, once, with the exception that says who is lost, and with
+            whether this rank can be heard.
 
     Attributes:
         peers: dict from ranks to `Peer`s; empty as long as their servers are not known.
     """
 
-    def __init__(self, rank, timeout, guard, activity, on_lost):
+    def __init__(self, rank, timeout, watchdog, activity, on_lost):
         self.peers = {}
         self._waiting_since = self._start_deadline = None
         self._rank, self._timeout = rank, timeout
-        self._guard, self._activity, self._on_lost = guard, activity, on_lost
+        self._watchdog, self._activity, self._on_lost = watchdog, activity, on_lost
         self._parent = os.getppid()
-        self._answers, self._alone = {}, True
+        self._answers = {}
         self._aborted = self._over = False
         self._woken = threading.Event()
         self._restore = horovod_aborts(self._on_abort)
@@ -240,35 +240,19 @@ class Liveness:
             if self._over:
                 break
             if tick % _TICKS_A_BEAT == 0:
-                self._guard.beat()
+                self._watchdog.beat()
             if problem is None:
                 problem = self._problem()
                 if problem is not None:
-                    self._tell(problem)
+                    self._on_lost(WorkerFailedError(problem), self._has_launcher())
 
-    def _tell(self, problem):
-        is_heard = os.getppid() == self._parent
-        if is_heard:
-            time.sleep(_GUARDS_FIRST_SECONDS)
-        self._on_lost(WorkerFailedError(problem), self._alone, is_heard)
-
-    def _name(self, answers):
-        """The sentence about ranks that are lost.
-
-        Where guards cannot agree on who tells it, because that of rank 0 is lost, it is the lowest
-        of the other ranks.
-        """
-        found = lost(self.peers, answers)
-        lower = [rank for rank in self.peers if rank < self._rank]
-        self._alone = found is None or all(rank in answers for rank in lower)
-        return found
+    def _has_launcher(self):
+        return os.getppid() == self._parent
 
     def _problem(self):
-        if os.getppid() != self._parent:
-            return 'Rank %d on host %s has lost its launcher: horovodrun, or ssh, was killed.' % (
-                self._rank,
-                socket.gethostname(),
-            )
+        """The sentence that says why the job cannot go on, or `None`."""
+        if not self._has_launcher():
+            return self._named('has lost its launcher: horovodrun, or ssh, was killed.')
         if self._aborted:
             return self._after_abort()
         deadline = self._start_deadline
@@ -285,48 +269,41 @@ class Liveness:
         if self._waiting_since != since:
             # The news came while this thread was asking.
             return None
-        if self._timeout and waited > self._timeout:
-            found = [rank for rank in self._answers if self._answers[rank] != ANSWERS]
-            return self._name({rank: self._answers[rank] for rank in found}) or (
-                'Rank %d has had no news of the other ranks for %d s (step_timeout), although '
-                'their servers answer.' % (self._rank, waited)
-            )
-        return self._name(missing(before, self._answers, self._timeout and waited))
+        if not self._timeout or waited <= self._timeout:
+            return lost(self.peers, missing(before, self._answers, self._timeout and waited))
+        return lost(self.peers, self._answers) or (
+            'Rank %d has had no news of the other ranks for %d s (step_timeout), although their '
+            'servers answer.' % (self._rank, waited)
+        )
 
     def _waited(self, since):
         return time.monotonic() - max(since, self._activity.lockstep_began)
 
     def _absent(self):
         """The sentence about ranks that did not start, or `None`."""
-        absent = rendezvous.absent(
-            rendezvous.RendezvousStore(os.environ), int(os.environ.get('HOROVOD_SIZE', 0))
-        )
-        if not absent:
-            return None
-        self._alone = set(range(self._rank)) <= set(absent)
-        return in_vain(self._rank, socket.gethostname(), absent)
+        absent = rendezvous.RendezvousStore(os.environ).absent()
+        return in_vain(self._rank, socket.gethostname(), absent) if absent else None
 
     def _after_abort(self):
-        before, found = {}, None
+        time.sleep(_WATCHDOGS_FIRST_SECONDS)
+        answers, counted = {}, {}
         for _ in range(_ATTEMPTS if self.peers else 0):
-            answers = ask_all(self.peers)
+            before, answers = answers, ask_all(self.peers)
             # A server may be too busy to answer once.
-            sure = (GONE, CUT_OFF)
             counted = {
                 rank: answer
                 for rank, answer in answers.items()
-                if answer in sure or answer == before.get(rank) == SILENT
+                if answer in (GONE, CUT_OFF) or answer == before.get(rank) == SILENT
             }
-            known, found = found, self._name(counted)
-            # Of those that end together, some may take a moment longer.
-            if found and found == known:
+            if counted:
                 break
-            before = answers
-            self._guard.beat()
+            self._watchdog.beat()
             time.sleep(_BETWEEN_SECONDS)
-        found = found or self._absent()
-        return found or (
-            'Rank %d on host %s has lost its connection to another rank; see what that has said '
-            'itself, and the exit status that horovodrun shows.'
-            % (self._rank, socket.gethostname())
+        named = lost(self.peers, counted) or self._absent()
+        return named or self._named(
+            'has lost its connection to another rank; see what that has said itself, and the exit '
+            'status that horovodrun shows.'
         )
+
+    def _named(self, text):
+        return 'Rank %d on host %s %s' % (self._rank, socket.gethostname(), text)

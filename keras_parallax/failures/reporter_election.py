@@ -1,63 +1,32 @@
-"""Sees to it that the user is told once why a job ends: the guards of the job agree on who does it.
+"""Sees to it that the user is told once why a job ends: its watchdogs agree on which rank does it.
 
-The guard of rank 0 listens, and the others are connected to it. The first that has something to
-tell is the one; all others learn that it has been told. Who cannot reach the guard of rank 0 tells
-the user itself, better twice than not at all, unless it only offers to. Before the ranks have met,
-the place where they meet stands in for it, see `rendezvous.claim`. A guard has nothing but the
-standard library, so this module needs no more.
+The watchdog of the lowest rank that can be reached decides: the first that asks it tells, and it
+says to all others that the user has been told. Who can reach no lower one decides itself, for
+better twice than not at all. A watchdog has nothing but the standard library, so this module needs
+no more.
 """
 
 import contextlib
-import os
+import json
 import select
 import socket
 import sys
-import time
+import uuid
 
-#: What a rank says to its guard, and a guard to that of rank 0. A sentence may follow `TELL`, and
-#: `OFFER`, by which a rank asks that would leave it to others if there is nobody to ask.
-BEAT, DISMISS, MEET, OFFER, TELL, TOLD = 'beat', 'dismiss', 'meet', 'offer', 'tell', 'told'
-
-
-#: Answers to `TELL`. The guard of rank 0 says the second to all others as soon as it is true.
-YOU, DONE = 'you', 'done'
+#: How long to wait for another watchdog, which does nothing that lasts.
+_ANSWER_SECONDS = 4
 
 
-LONGEST_LINE = 4096
+#: The same, where there is nothing to be answered.
+_SPREAD_SECONDS = 1
 
 
-#: How long to wait for the guard of rank 0, which does nothing that lasts.
-_ANSWER_SECONDS = 5
+_LONGEST_MESSAGE = 4096
 
 
-_TICK_SECONDS = 0.5
-
-
-class Lines:
-    """What comes from a file descriptor, cut into lines."""
-
-    def __init__(self, number):
-        self._number, self._rest = number, b''
-
-    def read(self):
-        """The lines that have come, a list; `None` at the end, or if a line has none."""
-        try:
-            received = os.read(self._number, 65536)
-        except OSError:
-            received = b''
-        *lines, self._rest = (self._rest + received).split(b'\n')
-        if not received or len(self._rest) > LONGEST_LINE:
-            return None
-        return [line.decode('utf-8', 'replace') for line in lines]
-
-
-def _send(where, line):
-    """Sends a line to a socket; whether that went well."""
-    try:
-        where.sendall((line + '\n').encode())
-        return True
-    except OSError:
-        return False
+def encoded(message):
+    """A message, anything that `json.dumps` takes, as a line of bytes."""
+    return json.dumps(message).encode() + b'\n'
 
 
 def _say(text):
@@ -71,129 +40,121 @@ def _say(text):
 
 
 class ReporterElection:
-    """Sees to it that the user is told once: the side of guard 0, and that of the other guards.
+    """The side of one watchdog.
 
     Args:
-        rank: the rank of this guard.
-        listener: the socket at which the other guards arrive; `None` if this is not guard 0.
-        claim: function that asks at the place where the ranks meet, as `rendezvous.claim`.
+        rank: its rank.
+        address: where the others are to reach it; empty if they are not to.
+        store: the `RendezvousStore`, which serves before `meet` has been called.
+
+    Attributes:
+        place: its address and port, and a word that only the watchdogs of this job know; or `None`.
     """
 
-    def __init__(self, rank, listener, claim):
-        self._rank, self._listener, self._claim = rank, listener, claim
-        self._key, self._told = None, False
-        # From sockets to what comes on them. Who has not said the key is a stranger.
-        self._strangers, self._others, self._first = {}, {}, {}
+    def __init__(self, rank, address, store):
+        self._rank, self._store = rank, store
+        self._has_met, self._places, self._is_told = False, {}, False
+        # Addresses of hosts that cannot be reached.
+        self._cut_off = set()
+        # Connections of others, and what has come on them.
+        self._questions = {}
+        self.place, self._listener = None, socket.socket()
+        with contextlib.suppress(OSError):  # A job goes on without.
+            if address:
+                self._listener.bind((address, 0))
+                self._listener.listen(128)
+                self._listener.setblocking(False)
+                self.place = [address, self._listener.getsockname()[1], uuid.uuid4().hex]
 
-    def sockets(self):
+    def sources(self):
         """The sockets on which something may come, a list."""
-        listener = [self._listener] if self._listener else []
-        return listener + list(self._strangers) + list(self._others) + list(self._first)
+        return [self._listener] * bool(self.place) + list(self._questions)
 
-    def meet(self, address, port, key):
-        """Takes note of where guard 0 is, as `Watchdog.meet` takes it."""
-        self._key = key
-        if self._listener is None:
-            with contextlib.suppress(OSError):
-                first = socket.create_connection((address, int(port)), _ANSWER_SECONDS)
-                first.sendall((key + '\n').encode())
-                self._first[first] = Lines(first.fileno())
+    def meet(self, places):
+        """Takes note of where the watchdogs are, a dict from ranks to their `place`."""
+        self._has_met, self._places = True, places
 
-    def receive(self, ready):
-        """Takes what has come on a socket."""
-        if ready in self._first:
-            self._hear()
-        elif ready in self._strangers:
-            self._admit(ready)
-        elif ready in self._others:
-            self._answer(ready)
-        elif ready is self._listener:
-            connection = ready.accept()[0]
-            connection.settimeout(_ANSWER_SECONDS)
-            self._strangers[connection] = Lines(connection.fileno())
-
-    def tell(self, text='', alone=True):
+    def tell(self, text=''):
         """Whether the user has been told, or is by another; if not, who asks is to do it.
 
         Args:
-            text: a sentence, which is told if none has been.
-            alone: whether who asks is to do it if nobody else can be asked.
+            text: what there is to tell. It is told if nothing has been, where it can be heard.
         """
-        answer = DONE if self._told else self._ask(text)
-        if answer == DONE or answer is None and not alone:
-            return True
-        if text and not _say(text):
-            return False
-        self._mark()
-        return bool(text)
+        if not (self._has_met or self._is_told):
+            self._is_told, self._places = self._store.is_told(), self._store.places()
+        for rank in range(self._rank) if self._places and not self._is_told else ():
+            answer = self._send(rank, 'tell', text)
+            if answer is not None:
+                self._is_told = answer
+                break
+        else:
+            self._catch_up()
+        is_told = self._is_told or text != '' and _say(text)
+        self._note(is_told or text == '')
+        return is_told
 
-    def _mark(self, asker=None):
-        """Takes note that the user has been told, or is by who asked, and says so to the others."""
-        self._told = True
-        for other in self._others:
-            if other is not asker:
-                _send(other, DONE)
-        for first in self._first:
-            _send(first, TOLD)
+    def receive(self, source):
+        """Takes what has come on one of `sources`."""
+        if source is self._listener:
+            with contextlib.suppress(OSError):  # It may have come before, or be gone.
+                connection = source.accept()[0]
+                connection.settimeout(_ANSWER_SECONDS)
+                self._questions[connection] = b''
+        elif source in self._questions:
+            self._read(source)
 
-    def _ask(self, text):
-        """What the other guards answer, `YOU` or `DONE`; `None` if none does."""
-        for first in list(self._first):
-            _send(first, ('%s %s' % (TELL, text)).strip())
-            deadline = time.monotonic() + _ANSWER_SECONDS
-            while not self._told and first in self._first and time.monotonic() < deadline:
-                if select.select([first], [], [], _TICK_SECONDS)[0] and YOU in self._hear():
-                    return YOU
-            return DONE if self._told else None
-        if self._others:
-            return YOU
-        try:
-            self._told = not self._claim(self._rank)
-        except OSError:
+    def _read(self, source):
+        received = b''
+        with contextlib.suppress(OSError):
+            received = source.recv(_LONGEST_MESSAGE)
+        question = self._questions[source] = self._questions[source] + received
+        if received and not question.endswith(b'\n') and len(question) < _LONGEST_MESSAGE:
+            return
+        del self._questions[source]
+        # A stranger does not know the key, or says what is no message.
+        with source, contextlib.suppress(OSError, ValueError, TypeError):
+            key, word, text = json.loads(question.decode())
+            if key == self.place[2] and word == 'told':
+                self._is_told = True
+            elif key == self.place[2]:
+                is_told = self._is_told or text != '' and _say(text)
+                source.sendall(encoded(is_told))
+                self._note(is_told or text == '')
+
+    def _note(self, is_told):
+        """Takes note that the user has been told, and says so to the others."""
+        if is_told and not self._is_told:
+            self._is_told = True
+            # This watchdog may end before they ask.
+            for rank in self._places:
+                self._send(rank, 'told')
+            if not self._has_met:
+                self._store.note_told()
+
+    def _catch_up(self):
+        """Takes what has come already, for one that has ended may have said something."""
+        ready = self._rank and self._places
+        while ready and not self._is_told:
+            ready = select.select(self.sources(), [], [], _SPREAD_SECONDS)[0]
+            for source in ready:
+                self.receive(source)
+
+    def _send(self, rank, word, text=''):
+        """The answer of another watchdog; `None` if there is none, or none is to be waited for."""
+        address, port, key = self._places.get(rank) or (None, 0, '')
+        if rank == self._rank or address is None or address in self._cut_off:
             return None
-        return DONE if self._told else YOU
-
-    def _hear(self):
-        """What guard 0 has sent, a list of lines."""
-        for first, lines in list(self._first.items()):
-            said = lines.read()
-            if said is None:
-                del self._first[first]
-                first.close()
-                return []
-            self._told = self._told or DONE in said
-            return said
-
-    def _admit(self, stranger):
-        lines = self._strangers.pop(stranger)
-        said = lines.read()
-        if said == []:
-            self._strangers[stranger] = lines
-        elif said and said[0] == self._key:
-            self._others[stranger] = lines
-            if self._told:
-                _send(stranger, DONE)
-            self._obey(stranger, said[1:])
-        else:
-            stranger.close()
-
-    def _answer(self, other):
-        said = self._others[other].read()
-        if said is None:
-            del self._others[other]
-            other.close()
-        else:
-            self._obey(other, said)
-
-    def _obey(self, other, said):
-        for line in said:
-            word, _, text = line.partition(' ')
-            if word == TOLD:
-                self._mark(other)
-            elif word == TELL and (self._told or text and _say(text)):
-                self._mark()
-            elif word == TELL:
-                # Who has a sentence for which nothing could be heard here says whether it was.
-                _send(other, YOU)
-                if not text:
-                    self._mark(other)
+        is_answered = word != 'told'
+        try:
+            seconds = _ANSWER_SECONDS if is_answered else _SPREAD_SECONDS
+            connection = socket.create_connection((address, port), seconds)
+        except ConnectionRefusedError:
+            return None  # It has ended.
+        except OSError:
+            self._cut_off.add(address)
+            return None
+        with connection, contextlib.suppress(OSError, ValueError):
+            connection.sendall(encoded([key, word, text]))
+            if is_answered:
+                return json.loads(connection.makefile().readline())
+        return None

@@ -1,36 +1,36 @@
 """A small process beside each rank: speaks for it when it is killed, ends it when it hangs.
 
 A process that gets SIGKILL, for instance from the kernel when memory runs out, cannot say anything,
-and one that is stopped cannot even end. The guard is started by path, as a script with nothing but
-the standard library, so that it costs a few megabytes and no import of TensorFlow.
+and one that is stopped cannot even end. The watchdog is started by path, as a script with nothing
+but the standard library, so that it costs a few megabytes and no import of TensorFlow.
 
-The user is to be told once why a job ends, so a rank that has something to tell asks its guard, and
-the guards ask each other, as `spokesman` tells.
+The user is to be told once why a job ends, so a rank that has something to tell asks its watchdog,
+and the watchdogs ask each other, as `reporter_election` says.
 """
 
 import contextlib
 import ctypes
+import json
 import os
 import select
 import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
-import uuid
 
 if __package__:
-    from keras_parallax.failures import rendezvous, reporter_election
+    from keras_parallax.failures.rendezvous import RendezvousStore
+    from keras_parallax.failures.reporter_election import ReporterElection, encoded
 else:
     # At the end of the path, where no module of ours can hide one of Python's.
     sys.path.append(os.path.dirname(os.path.abspath(__file__)))
-    import rendezvous
-    import reporter_election
+    from rendezvous import RendezvousStore
+    from reporter_election import ReporterElection, encoded
 
 
 #: After this long without a beat it looks whether the rank is stopped, and then how often again. A
-#: rank that lives beats sooner, and so wakes its guard with its beats only.
+#: rank that lives beats sooner, and so wakes its watchdog with its beats only.
 _QUIET_SECONDS, _TICK_SECONDS = 5, 1
 
 
@@ -38,130 +38,91 @@ _QUIET_SECONDS, _TICK_SECONDS = 5, 1
 _SIGNAL_AT_PARENTS_END = 1
 
 
-#: How long a rank waits for its guard, which may have to ask at the place where the ranks meet.
-_PATIENCE_SECONDS = 12
+#: How long a rank waits for its watchdog's start, and for an answer: that may wait for others.
+_START_SECONDS, _PATIENCE_SECONDS = 60, 12
 
 
 class Watchdog:
-    """The guard of this process. It ends with the process, or when it is dismissed.
+    """The watchdog of this process. It ends with the process, or when it is dismissed.
 
     Args:
         rank: the rank that it speaks of.
         host: the name of this host.
         silence_seconds: how long the rank may be without `beat`; 0 for any time.
         stopped_seconds: how long it may be stopped (SIGSTOP, a debugger); 0 for any time.
-        address: where the other guards are to reach this one; `None` if they are not to.
+        address: where the other watchdogs are to reach this one; empty if they are not to.
 
     Attributes:
         place: where they do, as `meet` takes it, or `None`.
     """
 
-    def __init__(self, rank, host, silence_seconds, stopped_seconds, address=None):
-        self.place, listener = None, None
-        if address is not None:
-            # A job goes on without.
-            with contextlib.suppress(OSError):
-                listener = socket.socket()
-                listener.bind((address, 0))
-                listener.listen(128)
-                self.place = [address, listener.getsockname()[1], uuid.uuid4().hex]
-        number = listener.fileno() if self.place else -1
-        words = [os.getpid(), rank, host, silence_seconds, stopped_seconds, number]
+    def __init__(self, rank, host, silence_seconds, stopped_seconds, address=''):
+        words = [os.getpid(), rank, host, silence_seconds, stopped_seconds, address]
         self._process = subprocess.Popen(
             [sys.executable, '-I', os.path.abspath(__file__)] + list(map(str, words)),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            pass_fds=[number] if self.place else [],
         )
-        if listener is not None:
-            listener.close()
-        self._asking = threading.Lock()
-        self.meet(self.place)
+        self._writing, self._asking = threading.Lock(), threading.Lock()
+        self.place = self._answer(_START_SECONDS)
 
     def beat(self):
         """Says that the rank lives. To be called several times in `silence_seconds`.
 
-        Each call wakes the guard, which takes a third of a millisecond.
+        Each call wakes the watchdog, which takes a third of a millisecond.
         """
-        self._write(reporter_election.BEAT)
+        self._send('beat')
 
     def dismiss(self):
         """Says that the rank is about to end, and has said why if there is something to say."""
-        self._write(reporter_election.DISMISS)
+        self._send('dismiss')
 
-    def meet(self, place):
-        """Says where the guard of rank 0 is to be found.
+    def meet(self, places):
+        """Says where the watchdogs of the other ranks are to be found.
 
         Args:
-            place: its address, its port, and a word that only the guards of this job know; `None`
-                if it is not to be found.
+            places: the `place` of each, a list in order of rank.
         """
-        if place is not None:
-            self._write('%s %s %d %s' % (reporter_election.MEET, *place))
+        self._send('meet', places)
 
-    def is_told(self, sentence='', alone=True):
+    def is_told(self, text=''):
         """Whether the user has been told why the job ends, or is by another rank.
 
         If not, this rank is to tell it now.
 
         Args:
-            sentence: what there is to tell, if this rank cannot be heard itself. Where another can,
-                it is told then.
-            alone: whether this rank is to tell it if no other guard can be asked.
+            text: what there is to tell, if this rank cannot be heard itself. Where another can, it
+                is told then.
         """
-        word = reporter_election.TELL if alone else reporter_election.OFFER
         with self._asking:
-            self._write(('%s %s' % (word, sentence.replace('\n', ' '))).strip())
-            try:
-                if select.select([self._process.stdout], [], [], _PATIENCE_SECONDS)[0]:
-                    answer = os.read(self._process.stdout.fileno(), reporter_election.LONGEST_LINE)
-                    if answer:
-                        return answer.decode().strip() == reporter_election.DONE
-            except OSError:
-                pass
-            return not alone  # The guard was ended from outside.
+            self._send('tell', text.replace('\n', ' '))
+            return bool(self._answer(_PATIENCE_SECONDS))
 
-    def _write(self, line):
-        try:
-            os.write(self._process.stdin.fileno(), (line + '\n').encode())
-        except BrokenPipeError:
-            pass  # The guard was ended from outside; the job can do without it.
+    def _answer(self, seconds):
+        is_there = select.select([self._process.stdout], [], [], seconds)[0]
+        return json.loads((self._process.stdout.readline() if is_there else b'') or b'null')
+
+    def _send(self, *message):
+        # The job can do without a watchdog that was ended from outside.
+        with contextlib.suppress(BrokenPipeError), self._writing:
+            os.write(self._process.stdin.fileno(), encoded(message))
 
 
-def sentence(rank, host, state, seconds=0, out_of_memory=False):
-    """What the guard says.
+#: What a watchdog says of a rank, by the state in which it finds it.
+_SENTENCES = {
+    'stopped': 'has been stopped for %(seconds)d s (SIGSTOP or a debugger) and is killed.',
+    'silent': 'has hung for %(seconds)d s and is killed.',
+    'ending': 'is told to end by SIGTERM, as by horovodrun after Ctrl-C.',
+    'out of memory': 'was killed, most likely by the kernel, which ran out of memory on that host '
+    'and has killed a process; use smaller batches or tables, or fewer workers on the host.',
+    'ended': 'was killed from outside or crashed; the exit status that horovodrun shows tells how: '
+    '137 is SIGKILL, 143 SIGTERM, as after Ctrl-C, 139 a segmentation fault, 134 an abort.',
+}
 
-    Args:
-        rank: the rank that it speaks of.
-        host: the name of its host.
-        state: `'ended'`, `'ending'`, `'stopped'` or `'silent'`.
-        seconds: how long it has been stopped or silent.
-        out_of_memory: whether the kernel has killed a process of the host for want of memory.
 
-    Returns:
-        A string.
-    """
-    name = 'Rank %d on host %s' % (rank, host)
-    if state == 'stopped':
-        return '%s has been stopped for %d s (SIGSTOP or a debugger) and is killed.' % (
-            name,
-            seconds,
-        )
-    if state == 'silent':
-        return '%s has hung for %d s and is killed.' % (name, seconds)
-    if state == 'ending':
-        return '%s is told to end by SIGTERM, as by horovodrun after Ctrl-C.' % name
-    if out_of_memory:
-        return (
-            '%s was killed, most likely by the kernel, which ran out of memory on that host and '
-            'has killed a process; use smaller batches or tables, or fewer workers on the host.'
-            % name
-        )
-    return (
-        '%s was killed from outside or crashed; the exit status that horovodrun shows tells how: '
-        '137 is SIGKILL, 143 SIGTERM, as after Ctrl-C, 139 a segmentation fault, 134 an abort.'
-        % name
-    )
+def sentence(rank, host, state, seconds=0):
+    """What the watchdog of a rank on a host says; `seconds`: how long it is stopped or silent."""
+    return 'Rank %d on host %s ' % (rank, host) + _SENTENCES[state] % {'seconds': seconds}
 
 
 def _out_of_memory_kills():
@@ -181,10 +142,10 @@ def _is_stopped(process):
         return False
 
 
-def _guard(process, rank, host, silence_seconds, stopped_seconds, teller):
+def _watch(process, rank, host, silence_seconds, stopped_seconds, election):
     """Watches its parent process until that is dismissed, has ended or had to be ended."""
     kills = _out_of_memory_kills()
-    lines, lasts, ended = reporter_election.Lines(0), True, _woken_at_end_of_parent()
+    rest, lasts, ended = b'', True, _woken_at_end_of_parent()
     silent = stopped = 0
     limits = [limit for limit in (silence_seconds, stopped_seconds) if limit]
     quiet, tick = (min([seconds] + limits) for seconds in (_QUIET_SECONDS, _TICK_SECONDS))
@@ -192,31 +153,32 @@ def _guard(process, rank, host, silence_seconds, stopped_seconds, teller):
     while True:
         lives = os.getppid() == process
         patience = max(0, due - time.monotonic()) if lives else 0
-        ready = select.select([0] * lasts + [ended] + teller.sockets(), [], [], patience)[0]
+        ready = select.select([0] * lasts + [ended] + election.sources(), [], [], patience)[0]
         if ended in ready:
-            os.read(ended, reporter_election.LONGEST_LINE)
-        received = lines.read() if 0 in ready else []
-        lasts = lasts and received is not None
-        for line in received or ():
-            word, _, rest = line.partition(' ')
-            if word == reporter_election.DISMISS:
-                return
+            os.read(ended, 4096)
+        if 0 in ready:
+            received = os.read(0, 65536)
+            lasts, rest = bool(received), rest + received
+        *lines, rest = rest.split(b'\n')
+        for line in lines:
             # Who speaks is neither silent nor stopped.
             due, waited, silent, stopped = time.monotonic() + quiet, quiet, 0, 0
-            if word == reporter_election.MEET:
-                teller.meet(*rest.split())
-            elif word in (reporter_election.TELL, reporter_election.OFFER):
-                is_told = teller.tell(rest, alone=word == reporter_election.TELL)
-                _reply(reporter_election.DONE if is_told else reporter_election.YOU)
-        for each in ready:
-            if each not in (0, ended):
-                teller.receive(each)
+            word, *arguments = json.loads(line.decode())
+            if word == 'dismiss':
+                return
+            if word == 'meet':
+                election.meet(dict(enumerate(*arguments)))
+            elif word == 'tell':
+                _reply(election.tell(*arguments))
+        for source in ready:
+            if source not in (0, ended):
+                election.receive(source)
         if not lives:
             break
         if time.monotonic() < due:
             continue
         # Ticks are counted, not seconds: a host that was suspended, or a group of processes that
-        # was stopped together with its guard, must not find itself overdue.
+        # was stopped together with its watchdog, must not find itself overdue.
         silent += waited
         # Of the first wait, it may have been stopped for a part only.
         stopped = stopped + min(waited, tick) if _is_stopped(process) else 0
@@ -226,17 +188,18 @@ def _guard(process, rank, host, silence_seconds, stopped_seconds, teller):
             ('silent', silent, silence_seconds),
         ):
             if limit and seconds >= limit:
-                teller.tell(sentence(rank, host, state, seconds))
+                election.tell(sentence(rank, host, state, seconds))
                 os.kill(process, signal.SIGKILL)
                 return
-    teller.tell(sentence(rank, host, 'ended', out_of_memory=_out_of_memory_kills() > kills))
+    state = 'out of memory' if _out_of_memory_kills() > kills else 'ended'
+    election.tell(sentence(rank, host, state))
 
 
 def _woken_at_end_of_parent():
     """A pipe's end that has something to read when this process's parent has ended.
 
     The parent's pipe does not tell: a fork of it that reads data holds that, too. The kernel sends
-    its signal at the end of each thread that the guard is a child of, and of the last one's also.
+    its signal at the end of each thread that the watchdog is a child of, also of the last one.
     """
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
@@ -246,37 +209,31 @@ def _woken_at_end_of_parent():
     return reading
 
 
-def _reply(word):
+def _reply(answer):
     with contextlib.suppress(OSError):  # The rank may have ended.
-        os.write(1, (word + '\n').encode())
+        os.write(1, encoded(answer))
 
 
 class _ToldToEnd(Exception):
-    """The guard got SIGTERM."""
+    """The watchdog got SIGTERM."""
 
 
-def _main(process, rank, host, silence_seconds, stopped_seconds, listener):
+def _main(process, rank, host, silence_seconds, stopped_seconds, address):
     def end(number, frame):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         raise _ToldToEnd
 
-    place = rendezvous.RendezvousStore(os.environ)
-    teller = reporter_election.ReporterElection(
-        rank,
-        socket.socket(fileno=listener) if listener >= 0 else None,
-        lambda rank: rendezvous.claim(place, rank),
-    )
-    # Ctrl-C in a terminal is for the job, which the guard outlives by a moment. But horovodrun may
-    # end the guard first: where the shell has become the rank, it takes the guard for the rank.
+    # Ctrl-C in a terminal is for the job, which the watchdog outlives by a moment. But horovodrun
+    # may end it first: where the shell has become the rank, it takes the watchdog for the rank.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    election = ReporterElection(rank, address, RendezvousStore(os.environ))
+    _reply(election.place)
     try:
         signal.signal(signal.SIGTERM, end)
-        _guard(process, rank, host, silence_seconds, stopped_seconds, teller)
+        _watch(process, rank, host, silence_seconds, stopped_seconds, election)
     except _ToldToEnd:
-        teller.tell(sentence(rank, host, 'ending'))
+        election.tell(sentence(rank, host, 'ending'))
 
 
 if __name__ == '__main__':
-    _main(
-        *map(int, sys.argv[1:3]), sys.argv[3], *map(float, sys.argv[4:6]), listener=int(sys.argv[6])
-    )
+    _main(*map(int, sys.argv[1:3]), sys.argv[3], *map(float, sys.argv[4:6]), sys.argv[6])

@@ -72,7 +72,7 @@ class Job:
         with self.call('the start of the job'):
             self.host_names, local_ranks, places, tokens = zip(*self.gather(own))
         self.token = tokens[0]
-        watchdog.meet(places[0])
+        watchdog.meet(places)
         self.hosts = hosts_of(list(zip(self.host_names, local_ranks)))
         # Hosts may have unequal numbers of workers, but every rank must plan alike.
         workers = -(-self.size // len(self.hosts))

@@ -47,7 +47,7 @@ class ProcessEnd:
         self._speaks = True
         self._horovods_end = threading.Thread(target=hvd.shutdown, daemon=True)
 
-    def start_watchdog(self, rank, silence_seconds=0, stopped_seconds=0, address=None):
+    def start_watchdog(self, rank, silence_seconds=0, stopped_seconds=0, address=''):
         """Has this process spoken for when it is killed; gives the `Watchdog`, made of these."""
         self._rank = rank
         self.watchdog = Watchdog(
@@ -63,14 +63,13 @@ class ProcessEnd:
         """Gives a session up when the process ends, if the session exists then."""
         self._sessions.add(session)
 
-    def fail(self, problem, speaks=True, words='', alone=True, lost=False, at_start=False):
+    def fail(self, problem, speaks=True, words='', lost=False, at_start=False):
         """Ends the job.
 
         Args:
             problem: the exception that says why.
             speaks: whether this rank tells the user, unless another has.
             words: what is to be told elsewhere, where this rank cannot be heard.
-            alone: whether this rank tells the user if no other can be asked.
             lost: whether other ranks are lost, with which Horovod cannot shut down.
             at_start: whether there is nothing yet to be interrupted.
         """
@@ -81,7 +80,7 @@ class ProcessEnd:
                 return
             self._is_failing = True
         # Before anybody sees the problem, for then it may be told.
-        self._speaks = speaks and not (self.watchdog and self.watchdog.is_told(words, alone))
+        self._speaks = speaks and not (self.watchdog and self.watchdog.is_told(words))
         if lost:
             self._grace = _GRACE_AFTER_LOSS_SECONDS if self._speaks else _GRACE_OF_OTHERS_SECONDS
         if at_start:

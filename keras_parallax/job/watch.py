@@ -75,8 +75,8 @@ class Watch:
         if size > 1:
             self._look_out(rank)
             with self._liveness.starting(_START_SHARE * _gloo_timeout()):
-                place, hosts = rendezvous.RendezvousStore(environ), launcher.hosts_of_ranks(environ)
-                rendezvous.announce(place, environ, socket.gethostname(), hosts)
+                hosts, place = launcher.hosts_of_ranks(environ), self._process_end.watchdog.place
+                rendezvous.RendezvousStore(environ).announce(socket.gethostname(), hosts, place)
                 yield
             return
         if size == 1:
@@ -95,10 +95,9 @@ class Watch:
         self._excepthook, sys.excepthook = sys.excepthook, self._on_exception
 
     def _look_out(self, rank):
-        self._rank, address = rank, None
-        if rank == 0:
-            with contextlib.suppress(ParallaxError):
-                address = find_own_address()
+        self._rank, address = rank, ''
+        with contextlib.suppress(ParallaxError):
+            address = find_own_address()
         watchdog = self._process_end.start_watchdog(
             rank,
             self._step_timeout and self._step_timeout + _HANG_SECONDS,
@@ -190,9 +189,9 @@ class Watch:
             self._news.wait(seconds)
             self._news.clear()
 
-    def _lose(self, problem, alone, is_heard):
+    def _lose(self, problem, is_heard):
         words, at_start = '' if is_heard else str(problem), not self._liveness.peers
-        self._process_end.fail(problem, words=words, alone=alone, lost=True, at_start=at_start)
+        self._process_end.fail(problem, words=words, lost=True, at_start=at_start)
 
     def _on_exception(self, kind, error, trace):
         sentence = ''.join(traceback.format_exception_only(kind, error)).strip()

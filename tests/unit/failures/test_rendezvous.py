@@ -3,7 +3,6 @@
 import json
 import os
 import socket
-import threading
 
 import pytest
 from horovod.run.gloo_run import _allocate
@@ -41,8 +40,8 @@ def start(store, rank, host, hosts=None):
     """What a rank does when it starts, and Horovod after it."""
     variables = environ(store.port, rank)
     place = rendezvous.RendezvousStore(variables)
-    rendezvous.announce(place, variables, host, hosts)
-    place.put('global_', rank, 'where to reach it')
+    place.announce(host, hosts)
+    place._request('PUT', 'global_', rank, 'where to reach it')
 
 
 def place_of(store):
@@ -61,59 +60,47 @@ def closed_port():
 def test_an_absent_rank_is_on_the_host_of_those_that_horovodrun_put_beside_it(store):
     start(store, 0, 'first')
     start(store, 2, 'second')
-    assert rendezvous.absent(place_of(store), 5) == {1: 'first', 3: None, 4: None}
+    assert place_of(store).absent() == {1: 'first', 3: None, 4: None}
 
 
 def test_an_absent_rank_is_where_the_command_says_if_one_rank_has_seen_that(store):
     start(store, 0, 'first')
     start(store, 2, 'second', ['a', 'a', 'b', 'c', 'c'])
-    assert rendezvous.absent(place_of(store), 5) == {1: 'first', 3: 'c', 4: 'c'}
+    assert place_of(store).absent() == {1: 'first', 3: 'c', 4: 'c'}
 
 
 def test_a_rank_that_ended_before_horovod_came_to_it_is_absent_and_its_host_known(store):
     for rank in range(3):
         start(store, rank, 'h%d' % rank)
     variables = environ(store.port, 4)
-    rendezvous.announce(rendezvous.RendezvousStore(variables), variables, 'third', None)
-    assert rendezvous.absent(place_of(store), 5) == {3: 'third', 4: 'third'}
+    rendezvous.RendezvousStore(variables).announce('third', None)
+    assert place_of(store).absent() == {3: 'third', 4: 'third'}
 
 
 def test_nobody_is_absent_when_the_place_is_closed_or_there_is_none():
     variables = environ(closed_port())
-    assert rendezvous.absent(rendezvous.RendezvousStore(variables), 5) == {}
-    rendezvous.announce(rendezvous.RendezvousStore(variables), variables, 'first', None)
-    assert rendezvous.absent(rendezvous.RendezvousStore({}), 5) == {}
+    assert rendezvous.RendezvousStore(variables).absent() == {}
+    rendezvous.RendezvousStore(variables).announce('first', None)
+    assert rendezvous.RendezvousStore({}).absent() == {}
 
 
 def test_a_proxy_in_the_environment_is_not_asked(store, monkeypatch):
     monkeypatch.setitem(os.environ, 'http_proxy', 'http://127.0.0.1:%d' % closed_port())
-    place_of(store).put('parallax', 'key', json.dumps('ä'))
-    assert json.loads(place_of(store).get('parallax', 'key')) == 'ä'
-    assert place_of(store).get('parallax', 'other') is None
+    place_of(store)._request('PUT', 'parallax', 'key', json.dumps('ä'))
+    assert json.loads(place_of(store)._request('GET', 'parallax', 'key')) == 'ä'
+    assert place_of(store)._request('GET', 'parallax', 'other') is None
 
 
-# --- who tells the user ---
+# --- where watchdogs are ---
 
 
-def test_one_of_those_who_ask_at_once_tells_the_user_and_it_is_the_lowest(store):
-    answers = {}
-
-    def ask(rank):
-        answers[rank] = rendezvous.claim(place_of(store), rank)
-
-    threads = [threading.Thread(target=ask, args=[rank]) for rank in (3, 1, 4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert answers == {1: True, 3: False, 4: False}
-    assert not rendezvous.claim(place_of(store), 0)
+def test_the_watchdogs_of_ranks_that_have_started_can_be_found(store):
+    for rank, place in ((0, ['10.0.0.1', 7, 'key']), (3, None)):
+        variables = environ(store.port, rank)
+        rendezvous.RendezvousStore(variables).announce('first', None, place)
+    assert place_of(store).places() == {0: ['10.0.0.1', 7, 'key'], 3: None}
 
 
-def test_who_finds_the_place_closed_is_told_so():
-    for place in (
-        rendezvous.RendezvousStore(environ(closed_port())),
-        rendezvous.RendezvousStore({}),
-    ):
-        with pytest.raises(OSError):
-            rendezvous.claim(place, 1)
+def test_no_watchdogs_are_found_where_the_store_is_closed():
+    for variables in (environ(closed_port()), {}):
+        assert rendezvous.RendezvousStore(variables).places() == {}

@@ -1,4 +1,4 @@
-"""That the guards of a job tell the user once; real guards, beside small processes for ranks."""
+"""That the user is told once; real watchdogs, beside small processes for ranks."""
 
 import json
 import os
@@ -10,7 +10,10 @@ import time
 
 import psutil
 import pytest
+from horovod.run.gloo_run import _allocate
+from horovod.run.http.http_server import RendezvousServer
 
+from keras_parallax.failures import rendezvous
 from keras_parallax.failures.watchdog import __file__ as GUARD
 
 #: A process with a guard that does what it reads.
@@ -19,7 +22,7 @@ import json, os, sys
 sys.path.append(os.path.dirname(sys.argv[1]))
 from watchdog import Watchdog
 rank = int(sys.argv[2])
-guard = Watchdog(rank, 'h', 0, 2, None if rank else '127.0.0.1')
+guard = Watchdog(rank, 'h', 0, 2, '127.0.0.1')
 print(json.dumps([guard._process.pid, guard.place]), flush=True)
 for line in sys.stdin:
     word, *rest = json.loads(line)
@@ -30,12 +33,13 @@ for line in sys.stdin:
 class Rank:
     """A process in the place of a rank; its guard writes where it writes."""
 
-    def __init__(self, rank, stderr):
+    def __init__(self, rank, stderr, environ=None):
         self.process = subprocess.Popen(
             [sys.executable, '-c', RANK, GUARD, str(rank)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=stderr,
+            env=environ,
             universal_newlines=True,
         )
         guard, self.place = json.loads(self.process.stdout.readline())
@@ -59,15 +63,19 @@ class Rank:
         wait_for(lambda: not self.guard.is_running() or self.guard.status() == psutil.STATUS_ZOMBIE)
 
 
-class Job:
-    """Some ranks whose guards know each other."""
+def meet(ranks):
+    for rank in ranks:
+        rank.do('meet', [other.place for other in ranks])
 
-    def __init__(self, ranks):
+
+class Job:
+    """Some ranks whose watchdogs know each other, or can find each other where ranks meet."""
+
+    def __init__(self, ranks, environ=None):
         self._read, self._write = os.pipe()
-        self.ranks = [Rank(rank, self._write) for rank in range(ranks)]
-        for rank in self.ranks[1:]:
-            rank.do('meet', self.ranks[0].place)
-        wait_for(lambda: connections(self.ranks[0]) == ranks - 1)
+        self.ranks = [Rank(rank, self._write, environ) for rank in range(ranks)]
+        if environ is None:
+            meet(self.ranks)
 
     def said(self):
         """What the ranks and guards have said, a list of lines, when all have ended."""
@@ -76,11 +84,6 @@ class Job:
         os.close(self._write)
         with open(self._read) as file:
             return file.read().splitlines()
-
-
-def connections(rank):
-    found = rank.guard.net_connections('tcp')
-    return len([each for each in found if each.status == psutil.CONN_ESTABLISHED])
 
 
 def wait_for(condition):
@@ -139,24 +142,52 @@ def test_the_guards_tell_by_themselves_when_that_of_rank_0_is_silent():
     assert len(lines) == 1 and lines[0].startswith('Rank 1 on host h was killed'), lines
 
 
-@pytest.mark.parametrize('first', [0, 1])
-def test_of_those_who_find_the_same_the_first_tells_whoever_would_alone(first):
-    job = Job(2)
-    assert not job.ranks[first].do('is_told', '', False)
-    assert job.ranks[1 - first].do('is_told', '', True)
-    assert job.said() == []
-
-
-def test_who_would_not_tell_alone_does_not_where_the_guard_of_rank_0_is_gone():
+@pytest.mark.parametrize('first', [1, 2])
+def test_one_survivor_tells_also_where_the_watchdog_of_rank_0_is_gone(first):
     job = Job(3)
     job.ranks[0].guard.kill()
     job.ranks[0].await_guard()
-    assert job.ranks[2].do('is_told', '', False)
-    assert not job.ranks[1].do('is_told', '', True)
-    # Who has not told is spoken for, if it is lost later.
-    job.ranks[2].kill()
-    job.ranks[2].await_guard()
-    assert len(job.said()) == 1
+    assert not job.ranks[first].do('is_told')
+    assert job.ranks[3 - first].do('is_told')
+    job.ranks[3 - first].kill()
+    job.ranks[3 - first].await_guard()
+    # Of rank 0 nobody has to be told, and its watchdog is gone.
+    assert job.said() == []
+
+
+@pytest.fixture
+def store():
+    """The environment of a job of 3 ranks whose store is open."""
+    server = RendezvousServer(verbose=0)
+    port = server.start_server(_allocate('h:3', 3))
+    yield dict(
+        os.environ,
+        HOROVOD_GLOO_RENDEZVOUS_ADDR='127.0.0.1',
+        HOROVOD_GLOO_RENDEZVOUS_PORT=str(port),
+        HOROVOD_SIZE='3',
+        HOROVOD_LOCAL_SIZE='3',
+    )
+    server.httpd.server_close()
+
+
+def announce(store, rank, place):
+    variables = dict(store, HOROVOD_RANK=str(rank), HOROVOD_LOCAL_RANK=str(rank))
+    rendezvous.RendezvousStore(variables).announce('h', None, place)
+
+
+@pytest.mark.parametrize('killed', [[2], [1, 2], [0, 1, 2]])
+@pytest.mark.parametrize('announced', [[0, 1, 2], [1, 2], [2]])
+def test_one_tells_before_the_ranks_have_met(store, announced, killed):
+    job = Job(3, store)
+    for rank in announced:
+        announce(store, rank, job.ranks[rank].place)
+    for rank in killed:
+        job.ranks[rank].kill()
+        job.ranks[rank].await_guard()
+    for rank in set(range(3)) - set(killed):
+        assert job.ranks[rank].do('is_told')
+    lines = job.said()
+    assert len(lines) == 1 and 'was killed from outside or crashed' in lines[0], lines
 
 
 @pytest.mark.parametrize('mute', [0, 1])
@@ -166,8 +197,7 @@ def test_a_sentence_is_told_where_it_can_be_heard(mute):
     os.close(read)
     heard_read, heard_write = os.pipe()
     ranks = [Rank(rank, write if rank == mute else heard_write) for rank in range(2)]
-    ranks[1].do('meet', ranks[0].place)
-    wait_for(lambda: connections(ranks[0]) == 1)
+    meet(ranks)
     assert ranks[1].do('is_told', 'Rank 1 ends:\nof this.')
     for rank in ranks:
         rank.end()
@@ -186,7 +216,7 @@ def test_nobody_counts_as_heard_who_is_not():
     os.close(write)
 
 
-@pytest.mark.parametrize('words', [b'tell\n', b'no key\ntell\n', b'x' * 10000])
+@pytest.mark.parametrize('words', [b'5\n', b'["no key", "tell", ""]\n', b'x' * 10000])
 def test_a_stranger_is_not_listened_to(words):
     job = Job(2)
     address, port, _ = job.ranks[0].place

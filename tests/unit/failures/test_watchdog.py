@@ -121,15 +121,14 @@ def test_a_rank_that_has_told_why_it_ends_is_not_spoken_for():
     assert rank(script) == (-signal.SIGKILL, 'False\n')
 
 
-@pytest.mark.parametrize('alone', [True, False])
-def test_a_rank_whose_guard_is_gone_is_to_tell_the_user_itself_if_it_would_alone(alone):
+def test_a_rank_whose_watchdog_is_gone_is_to_tell_the_user_itself():
     script = 'guard._process.kill(); guard._process.wait()\n'
-    script += 'print(guard.is_told("", %s), file=sys.stderr)' % alone
-    assert rank(script) == (0, '%s\n' % (not alone))
+    script += 'print(guard.is_told(), file=sys.stderr)'
+    assert rank(script) == (0, 'False\n')
 
 
 def test_memory_is_named_when_the_kernel_has_killed_for_it():
-    assert 'ran out of memory' in sentence(1, 'h', 'ended', out_of_memory=True)
+    assert 'ran out of memory' in sentence(1, 'h', 'out of memory')
     assert '137 is SIGKILL' in sentence(1, 'h', 'ended')
 
 
