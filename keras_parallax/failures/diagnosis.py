@@ -140,11 +140,11 @@ def reporter_rank(states):
 def _apart(first, call, second, another):
     return UnequalCallsError(
         'Rank %d is in %s, but rank %d in %s; make the same calls on every rank, in the same order.'
-        % (first, _told(call), second, _told(another))
+        % (first, _call_name(call), second, _call_name(another))
     )
 
 
-def _told(call):
+def _call_name(call):
     return call or 'a call that all ranks make'
 
 
@@ -186,32 +186,23 @@ def _ended(states):
         rank for rank, state in enumerate(states) if state['steps'] > states[fewest]['steps']
     ]
     if waiting:
+        begun = ['rank %d began batch %d' % (rank, states[rank]['steps']) for rank in waiting]
         return UnequalBatchesError(
             'Rank %d ended after %d training batches while %s; give every rank the same number of '
-            'batches.'
-            % (
-                fewest,
-                states[fewest]['steps'],
-                ', '.join(
-                    'rank %d began batch %d' % (rank, states[rank]['steps']) for rank in waiting
-                ),
-            )
+            'batches.' % (fewest, states[fewest]['steps'], ', '.join(begun))
         )
     for rank, state in enumerate(states):
         gone, call = ended, "Horovod's operation %s" % state.get('in_horovod')
         if state.get('in_gather'):
             gone = [other for other in ended if _is_behind(states[other], state)]
-            call = _told(state.get('call'))
+            call = _call_name(state.get('call'))
         if gone and (state.get('in_gather') or state.get('in_horovod')):
             return UnequalCallsError(
                 'Rank %d waits in %s for %s, which %s ended; make the same calls on every rank, '
-                'and let none end before the others.' % (rank, call, _names(gone), _have(gone))
+                'and let none end before the others.'
+                % (rank, call, _names(gone), 'has' if len(gone) == 1 else 'have')
             )
     return None
-
-
-def _have(ranks):
-    return 'has' if len(ranks) == 1 else 'have'
 
 
 def _parted(states):
@@ -233,41 +224,44 @@ def _parted(states):
                     'Rank %d waits for the other ranks after %d training batches, in %s, while '
                     'rank %d began batch %d; give every rank the same number of batches, and make '
                     'the same calls on every rank.'
-                    % (rank, state['steps'], _told(call), other, ahead['steps'])
+                    % (rank, state['steps'], _call_name(call), other, ahead['steps'])
                 )
     return None
 
 
 def _overdue(states, step_timeout):
     """The exception for a step or another wait that has lasted too long, or `None`."""
-    for rank, state in enumerate(states):
-        if step_timeout and state.get('in_call', 0) > step_timeout:
-            late = [other for other in range(len(states)) if _is_behind(states[other], state)]
-            return WorkerFailedError(
-                'Rank %d has waited %d s in %s for %s. If that is no hang, allow more with '
-                'ParallaxStrategy(step_timeout=...).'
-                % (rank, state['in_call'], _told(state.get('call')), _names(late) or 'the others')
-            )
-    first = max(range(len(states)), key=lambda rank: states[rank]['in_step'])
-    if not step_timeout or states[first]['in_step'] <= step_timeout:
+    if not step_timeout:
         return None
-    step = states[first]['steps']
-    behind = [
+    for rank, state in enumerate(states):
+        if state.get('in_call', 0) > step_timeout:
+            late = [other for other in range(len(states)) if _is_behind(states[other], state)]
+            awaited = _names(late) or 'the others'
+            waited = rank, state['in_call'], _call_name(state.get('call')), awaited
+            return _hang('Rank %d has waited %d s in %s for %s' % waited)
+    first = max(range(len(states)), key=lambda rank: states[rank]['in_step'])
+    step, seconds, host = (states[first][name] for name in ('steps', 'in_step', 'host'))
+    if seconds <= step_timeout:
+        return None
+    behind = ' and '.join(
         'rank %d on host %s' % (rank, state['host'])
         for rank, state in enumerate(states)
         if state['steps'] < step
-    ]
-    if behind:
-        return WorkerFailedError(
-            'Rank %d has waited %d s in training batch %d for %s, which did not begin it. If that '
-            'is no hang, allow more with ParallaxStrategy(step_timeout=...).'
-            % (first, states[first]['in_step'], step, ' and '.join(behind))
-        )
-    return WorkerFailedError(
-        'Training batch %d has lasted %d s on rank %d on host %s, and all ranks have begun it. If '
-        'that is no hang, allow more with ParallaxStrategy(step_timeout=...).'
-        % (step, states[first]['in_step'], first, states[first]['host'])
     )
+    if behind:
+        return _hang(
+            'Rank %d has waited %d s in training batch %d for %s, which did not begin it'
+            % (first, seconds, step, behind)
+        )
+    return _hang(
+        'Training batch %d has lasted %d s on rank %d on host %s, and all ranks have begun it'
+        % (step, seconds, first, host)
+    )
+
+
+def _hang(text):
+    advice = '. If that is no hang, allow more with ParallaxStrategy(step_timeout=...).'
+    return WorkerFailedError(text + advice)
 
 
 def _is_behind(state, waiting):
