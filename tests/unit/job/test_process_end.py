@@ -78,7 +78,7 @@ def test_the_first_problem_counts_and_interrupts_the_steps_there_are(ending):
 def test_no_lock_is_held_while_the_watchdog_asks_the_others(ending):
     """Who fails, or comes to its end, meanwhile does not wait for that."""
 
-    def is_told(words, alone):
+    def is_told(words):
         second = threading.Thread(target=ending.fail, args=[WorkerFailedError('another')])
         second.start()
         second.join(10)
@@ -112,7 +112,7 @@ def test_a_process_whose_job_cannot_go_on_ends_and_says_why_once(ending, abandon
 
 
 def test_a_process_ends_silently_where_the_user_has_been_told(ending, capsys):
-    with_watchdog(ending, lambda words, alone: True).fail(PROBLEM)
+    with_watchdog(ending, lambda words: True).fail(PROBLEM)
     with pytest.raises(Exited):
         ending.finish()
     assert not capsys.readouterr().err
@@ -133,6 +133,6 @@ def test_what_several_ranks_find_wrong_alike_is_shown_by_one(ending):
     'is_told, at_start, seconds', [(False, False, 10), (True, False, 20), (True, True, 0)]
 )
 def test_after_a_loss_who_tells_of_it_ends_first(ending, is_told, at_start, seconds):
-    with_watchdog(ending, lambda words, alone: is_told)
+    with_watchdog(ending, lambda words: is_told)
     ending.fail(PROBLEM, lost=True, at_start=at_start)
     assert Timer.seconds == [seconds] and ending.lost_at is not None

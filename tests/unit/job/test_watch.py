@@ -52,9 +52,9 @@ def test_of_several_ranks_all_hear_that_a_server_is_gone_by_what_this_one_report
 @pytest.mark.parametrize('peers, is_heard', [({}, True), ({1: 'b'}, False)])
 def test_lost_ranks_end_the_job_at_once_where_nothing_has_begun(made, peers, is_heard):
     made._liveness = SimpleNamespace(peers=peers)
-    made._lose(ERROR, alone=False, is_heard=is_heard)
+    made._lose(ERROR, is_heard=is_heard)
     words = '' if is_heard else str(ERROR)
-    expected = {'words': words, 'alone': False, 'lost': True, 'at_start': not peers}
+    expected = {'words': words, 'lost': True, 'at_start': not peers}
     assert made._process_end.failed == [(ERROR, expected)]
 
 
