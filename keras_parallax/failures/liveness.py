@@ -95,7 +95,7 @@ def ask_all(peers):
         return dict(zip(peers, pool.map(ask, [peer.address for peer in peers.values()])))
 
 
-def lost(peers, answers):
+def lost_ranks_sentence(peers, answers):
     """One sentence about the ranks that do not answer, or `None` if all do.
 
     Args:
@@ -270,8 +270,10 @@ class Liveness:
             # The news came while this thread was asking.
             return None
         if not self._timeout or waited <= self._timeout:
-            return lost(self.peers, missing(before, self._answers, self._timeout and waited))
-        return lost(self.peers, self._answers) or (
+            return lost_ranks_sentence(
+                self.peers, missing(before, self._answers, self._timeout and waited)
+            )
+        return lost_ranks_sentence(self.peers, self._answers) or (
             'Rank %d has had no news of the other ranks for %d s (step_timeout), although their '
             'servers answer.' % (self._rank, waited)
         )
@@ -299,7 +301,7 @@ class Liveness:
                 break
             self._watchdog.beat()
             time.sleep(_BETWEEN_SECONDS)
-        named = lost(self.peers, counted) or self._absent()
+        named = lost_ranks_sentence(self.peers, counted) or self._absent()
         return named or self._named(
             'has lost its connection to another rank; see what that has said itself, and the exit '
             'status that horovodrun shows.'

@@ -9,7 +9,15 @@ import pytest
 
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.failures import liveness
-from keras_parallax.failures.liveness import CUT_OFF, Peer, ask, ask_all, in_vain, lost, missing
+from keras_parallax.failures.liveness import (
+    CUT_OFF,
+    Peer,
+    ask,
+    ask_all,
+    in_vain,
+    lost_ranks_sentence,
+    missing,
+)
 from keras_parallax.failures.probe import ANSWERS, GONE, SILENT
 
 PEERS = {rank: Peer('h%d' % rank, '10.0.0.%d:1' % rank) for rank in range(4)}
@@ -119,19 +127,19 @@ def test_who_is_stopped_or_busy_is_not_missing():
 
 
 def test_nobody_is_lost_if_all_answer():
-    assert lost(PEERS, dict.fromkeys(PEERS, ANSWERS)) is None
-    assert lost({}, {}) is None
+    assert lost_ranks_sentence(PEERS, dict.fromkeys(PEERS, ANSWERS)) is None
+    assert lost_ranks_sentence({}, {}) is None
 
 
 def test_who_has_ended_is_named_with_its_host():
-    said = lost(PEERS, {0: ANSWERS, 2: GONE, 3: ANSWERS})
+    said = lost_ranks_sentence(PEERS, {0: ANSWERS, 2: GONE, 3: ANSWERS})
     assert said == (
         'Rank 2 on host h2 has ended without a word (killed, out of memory, or crashed).'
     )
 
 
 def test_who_does_not_answer_is_named_apart_from_who_has_ended():
-    said = lost(PEERS, {0: SILENT, 1: GONE, 2: GONE, 3: SILENT})
+    said = lost_ranks_sentence(PEERS, {0: SILENT, 1: GONE, 2: GONE, 3: SILENT})
     assert said == (
         'Rank 1 on host h1 and rank 2 on host h2 have ended without a word (killed, out of memory, '
         'or crashed); rank 0 on host h0 and rank 3 on host h3 do not answer (stopped, hung, or '
@@ -140,7 +148,7 @@ def test_who_does_not_answer_is_named_apart_from_who_has_ended():
 
 
 def test_a_host_that_is_cut_off_is_named():
-    said = lost(PEERS, {0: CUT_OFF, 1: ANSWERS})
+    said = lost_ranks_sentence(PEERS, {0: CUT_OFF, 1: ANSWERS})
     assert said == 'Rank 0 on host h0 does not answer (its host is down, or the network to it).'
 
 
