@@ -142,24 +142,19 @@ def missing(before, answers, waited):
     }
 
 
-def in_vain(rank, host, absent):
-    """The sentence about ranks that did not start.
+def in_vain(absent):
+    """What is said of a rank that waits for ranks that did not start.
 
     Args:
-        rank: who waits for them.
-        host: the name of its host.
-        absent: the ranks and their hosts, as `RendezvousStore.absent` returns them.
-
-    Returns:
-        A string.
+        absent: these and their hosts, as `RendezvousStore.absent` returns them.
     """
     names = [
         'rank %d on ' % late + ('host ' + name if name else 'another host (it is not known which)')
         for late, name in sorted(absent.items())
     ]
     return (
-        'Rank %d on host %s has waited in vain for %s to start; see what horovodrun shows of it, '
-        'or allow more with horovodrun --gloo-timeout-seconds.' % (rank, host, ' and '.join(names))
+        'has waited in vain for %s to start; see what horovodrun shows of it, or allow more with '
+        'horovodrun --gloo-timeout-seconds.' % ' and '.join(names)
     )
 
 
@@ -212,10 +207,6 @@ class Liveness:
             yield
         finally:
             self._waiting_since = None
-
-    def set_peers(self, peers):
-        """Says where the other ranks' servers are: a dict from ranks to `Peer`s."""
-        self.peers = peers
 
     def stop(self):
         """Looks no longer: the job has come to its end."""
@@ -284,7 +275,7 @@ class Liveness:
     def _absent(self):
         """The sentence about ranks that did not start, or `None`."""
         absent = rendezvous.RendezvousStore(os.environ).absent()
-        return in_vain(self._rank, socket.gethostname(), absent) if absent else None
+        return self._named(in_vain(absent)) if absent else None
 
     def _after_abort(self):
         time.sleep(_WATCHDOGS_FIRST_SECONDS)

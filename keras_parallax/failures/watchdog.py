@@ -171,8 +171,7 @@ def _watch(process, rank, host, silence_seconds, stopped_seconds, election):
             elif word == 'tell':
                 _reply(election.tell(*arguments))
         for source in ready:
-            if source not in (0, ended):
-                election.receive(source)
+            election.receive(source)
         if not lives:
             break
         if time.monotonic() < due:

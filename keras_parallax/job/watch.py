@@ -109,7 +109,7 @@ class Watch:
 
     def set_peers(self, peers):
         """Says where the other ranks' servers are: a dict from ranks to `liveness.Peer`s."""
-        self._liveness.set_peers(peers)
+        self._liveness.peers = peers
 
     def lose_server(self, sentence):
         """Has all ranks hear of a dedicated server that is gone, a sentence."""
