@@ -21,6 +21,7 @@ import click
 
 from keras_parallax.commands import doctor_checks, host_facts
 from keras_parallax.commands.doctor_checks import FAILURE, OK, WARNING, Finding
+from keras_parallax.planning.units import counted
 
 #: A host that has not answered by then is taken for dead.
 _LIMIT_SECONDS = 120
@@ -299,7 +300,7 @@ def as_text(findings):
             lines.append('%s-> %s' % (' ' * 23, finding.remedy))
     verdicts = [finding.verdict for finding in findings]
     counts = [(verdict, verdicts.count(verdict)) for verdict in (FAILURE, WARNING)]
-    counts = ['%d %s%s' % (n, name, '' if n == 1 else 's') for name, n in counts if n]
+    counts = [counted(number, verdict) for verdict, number in counts if number]
     return '\n'.join(lines + [' and '.join(counts) + '.' if counts else 'All is well.'])
 
 

@@ -39,10 +39,8 @@ def choose(use, natural, architecture, alpha, cluster, fp16=costs.NOTHING_HALVED
     rows = use.shape[0]
     size = np.prod(use.shape, dtype=np.int64) * np.dtype(use.dtype).itemsize
     width = np.prod(use.shape[1:], dtype=np.int64)
-    pulled, pushed = (
-        costs.row_bytes(width, use.dtype, half) for half in (fp16.pulls, fp16.gradients)
-    )
-    id_bytes = np.dtype(costs.id_dtype(rows)).itemsize
+    pulled, pushed = fp16.row_bytes(width, use.dtype)
+    id_bytes = costs.id_bytes_of(rows)
 
     def seconds(traffic, messages):
         return costs.step_seconds(traffic, cluster.bandwidth) + messages * cluster.message_seconds

@@ -8,6 +8,9 @@ table could stay sparse, and weight tying makes it dense for good.
 
 from typing import FrozenSet, NamedTuple, Optional, Tuple
 
+from keras_parallax.errors import PlanError
+from keras_parallax.planning.units import counted
+
 DENSE = 'dense'
 
 
@@ -101,7 +104,7 @@ def classify(use, override=None):
         A `Class`.
 
     Raises:
-        ValueError: `override` is `'sparse'` for a variable that the loss reads whole or never
+        PlanError: `override` is `'sparse'` for a variable that the loss reads whole or never
             looks up by rows, or is no class at all.
 
     Example:
@@ -111,7 +114,7 @@ def classify(use, override=None):
         ```
     """
     if override not in (None, DENSE, SPARSE):
-        raise ValueError(
+        raise PlanError(
             "The class of %s must be 'dense' or 'sparse', but %r was given." % (use.name, override)
         )
     natural = _natural_class(use)
@@ -119,7 +122,7 @@ def classify(use, override=None):
         return natural
     if override == DENSE:
         return Class(DENSE, 'made dense by the user (it is %s)' % natural.reason)
-    raise ValueError(
+    raise PlanError(
         '%s cannot be made sparse: it is %s. Take it out of `overrides`.'
         % (use.name, natural.reason)
     )
@@ -134,7 +137,7 @@ def _natural_class(use):
             'looked up by rows and also read whole by %s, as tied weights are'
             % _listed(use.whole_reads),
         )
-    reason = 'looked up by rows in %d place%s' % (use.lookups, 's' if use.lookups > 1 else '')
+    reason = 'looked up by rows in %s' % counted(use.lookups, 'place')
     extras = [
         '%s %s' % (what, 'by the owner' if reach == BY_ROW else 'by the owner of the whole table')
         for what, reach in (('regularized', use.regularizer), ('constrained', use.constraint))

@@ -95,11 +95,20 @@ def id_dtype(rows):
     return next(name for name in _ID_TYPES if rows - 1 <= np.iinfo(name).max)
 
 
+def id_bytes_of(rows):
+    """Bytes in which the number of one of `rows` rows travels."""
+    return np.dtype(id_dtype(rows)).itemsize
+
+
 class Halved(NamedTuple):
     """What travels in half precision: `gradients`, and the rows that are pulled."""
 
     gradients: bool = False
     pulls: bool = False
+
+    def row_bytes(self, width, dtype):
+        """Bytes of a row as it is pulled, and of its gradient as it is pushed."""
+        return tuple(row_bytes(width, dtype, half) for half in (self.pulls, self.gradients))
 
 
 NOTHING_HALVED = Halved()

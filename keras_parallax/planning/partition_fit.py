@@ -11,6 +11,8 @@ import numpy as np
 from scipy.optimize import nnls
 from tabulate import tabulate
 
+from keras_parallax.planning.units import counted
+
 #: The curve has three unknowns.
 _POINTS_FOR_FIT = 3
 
@@ -138,7 +140,7 @@ class Choice(NamedTuple):
             )
         else:
             lines.append('Too few numbers of shards for a fit: the fastest one measured is taken.')
-        lines.append('Chosen: %d shard%s a table' % (self.shards, 's' if self.shards > 1 else ''))
+        lines.append('Chosen: %s a table' % counted(self.shards, 'shard'))
         return '\n'.join(line.rstrip() for line in '\n'.join(lines).splitlines())
 
 

@@ -7,16 +7,14 @@ import numpy as np
 from keras_parallax.errors import PlanError
 from keras_parallax.planning import architectures, costs, placement, predict
 from keras_parallax.planning import classify as rules
-from keras_parallax.planning.placement import Shard, rows_of_shard
+from keras_parallax.planning.placement import Shard
 from keras_parallax.planning.request import (
-    _check_density,
-    _check_names,
-    _check_partitions,
-    _is_table,
+    check_density,
+    check_names,
+    check_partitions,
+    is_table,
 )
-
-__all__ = ['Plan', 'PlannedVariable', 'Shard', 'make_plan', 'rows_of_shard']
-
+from keras_parallax.planning.units import counted
 
 #: Of more servers than these, or ranges of them, only the number is given.
 _MOST_LISTED = 8
@@ -70,11 +68,7 @@ class PlannedVariable(NamedTuple):
         if not self.shards:
             return 'on every rank'
         servers = sorted({shard.server for shard in self.shards})
-        return '%d shard%s on %s' % (
-            len(self.shards),
-            '' if len(self.shards) == 1 else 's',
-            _listed(servers),
-        )
+        return '%s on %s' % (counted(len(self.shards), 'shard'), _listed(servers))
 
 
 def _listed(servers):
@@ -246,16 +240,16 @@ def make_plan(
             'architecture must be one of %s, but %r was given.'
             % (', '.join(map(repr, architectures.ARCHITECTURES)), architecture)
         )
-    _check_names('overrides', overrides, uses)
-    _check_names('density', density, uses)
+    check_names('overrides', overrides, uses)
+    check_names('density', density, uses)
     uses = [
         use._replace(formula=rules.WHOLE_TABLE) if use.name in reach.whole else use for use in uses
     ]
     if servers and architecture != architectures.ALLREDUCE and reach.together:
         _check_together(architecture, partitions, reach)
         servers = 0
-    _check_partitions(partitions, uses, architecture, overrides)
-    _check_density(density, uses)
+    check_partitions(partitions, uses, architecture, overrides)
+    check_density(density, uses)
     cluster = cluster or (costs.Cluster(hosts=servers) if servers else None)
     if cluster and not local_aggregation:
         cluster = cluster._replace(local_aggregation=False)
@@ -264,7 +258,7 @@ def make_plan(
     planned = []
     for use in uses:
         kind, reason = _class_of(use, overrides, architecture, density, cluster, fp16)
-        alpha = density.get(use.name) if _is_table(use) else 1.0
+        alpha = density.get(use.name) if is_table(use) else 1.0
         if kind == rules.SPARSE:
             reason += _why_not_split(use, reach)
         planned.append(PlannedVariable(use.name, use.shape, use.dtype, kind, reason, (), alpha))
@@ -292,10 +286,7 @@ def _why_not_split(use, reach):
 
 
 def _class_of(use, overrides, architecture, density, cluster, fp16):
-    try:
-        natural = rules.classify(use, overrides.get(use.name))
-    except ValueError as error:
-        raise PlanError(str(error)) from error
+    natural = rules.classify(use, overrides.get(use.name))
     if natural.kind == rules.DENSE or use.name in overrides:
         return natural
     return architectures.choose(use, natural, architecture, density.get(use.name), cluster, fp16)

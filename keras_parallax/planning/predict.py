@@ -172,21 +172,15 @@ def _exchanges(variable, servers, cluster, fp16, works):
         return {PLAN: planned, ALLGATHER: reduced, ALLREDUCE: reduced}
     if variable.alpha is None:
         return {PLAN: None, ALLGATHER: None, ALLREDUCE: reduced}
-    ids, width = _id_bytes(rows), np.prod(variable.shape[1:], dtype=np.int64)
-    pulled, pushed = (
-        costs.row_bytes(width, variable.dtype, half) for half in (fp16.pulls, fp16.gradients)
-    )
+    ids, width = costs.id_bytes_of(rows), np.prod(variable.shape[1:], dtype=np.int64)
+    pulled, pushed = fp16.row_bytes(width, variable.dtype)
     gathered = costs.allgather(rows, pushed, variable.alpha, cluster, ids)
     planned = gathered = _on_hosts(gathered, works)
     if variable.shards:
         shares = _shares(variable, servers, cluster, len(works))
-        ids = _id_bytes(max(shard.rows for shard in variable.shards))
+        ids = costs.id_bytes_of(max(shard.rows for shard in variable.shards))
         planned = costs.servers(rows, pulled, pushed, variable.alpha, cluster, ids, shares, works)
     return {PLAN: planned, ALLGATHER: gathered, ALLREDUCE: reduced}
-
-
-def _id_bytes(rows):
-    return np.dtype(costs.id_dtype(rows)).itemsize
 
 
 def _shares(variable, servers, cluster, machines):

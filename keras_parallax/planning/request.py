@@ -83,7 +83,8 @@ class Request(NamedTuple):
     local_aggregation: bool = True
 
 
-def _check_names(argument, given, uses):
+def check_names(argument, given, uses):
+    """Refuses names of an argument that no variable has."""
     unknown = sorted(set(given) - {use.name for use in uses})
     if unknown:
         raise PlanError(
@@ -92,7 +93,8 @@ def _check_names(argument, given, uses):
         )
 
 
-def _check_density(density, uses):
+def check_density(density, uses):
+    """Refuses densities that are no fractions, or of no table."""
     for use in uses:
         if use.name not in density:
             continue
@@ -103,14 +105,15 @@ def _check_density(density, uses):
                 'density of %s must be the fraction of its rows that a batch touches, a number '
                 'from 0 to 1, but %r was given.' % (use.name, alpha)
             )
-        if not _is_table(use):
+        if not is_table(use):
             raise PlanError(
                 'density names %s, which is dense: it is %s. Take it out.'
                 % (use.name, rules.classify(use).reason)
             )
 
 
-def _check_partitions(partitions, uses, architecture, overrides):
+def check_partitions(partitions, uses, architecture, overrides):
+    """Refuses numbers of shards that are none, and those of variables that cannot have them."""
     if partitions is None:
         return
     if architecture == architectures.ALLREDUCE:
@@ -121,7 +124,7 @@ def _check_partitions(partitions, uses, architecture, overrides):
     if not isinstance(partitions, Mapping):
         _check_number('partitions', partitions)
         return
-    _check_names('partitions', partitions, uses)
+    check_names('partitions', partitions, uses)
     for use in uses:
         if use.name not in partitions:
             continue
@@ -138,10 +141,7 @@ def _check_partitions(partitions, uses, architecture, overrides):
 
 
 def _check_on_servers(use, overrides):
-    try:
-        kind, reason = rules.classify(use, overrides.get(use.name))
-    except ValueError as error:
-        raise PlanError(str(error)) from error
+    kind, reason = rules.classify(use, overrides.get(use.name))
     if kind == rules.DENSE:
         raise PlanError(
             'partitions names %s, which is dense: it is %s, so every rank holds it. Take it out, '
@@ -155,5 +155,6 @@ def _check_number(argument, number):
         raise PlanError('%s must be a whole number from 1, but %r was given.' % (argument, number))
 
 
-def _is_table(use):
+def is_table(use):
+    """Whether a `VariableUse` is that of a table, whatever the user asks for."""
     return rules.classify(use).kind == rules.SPARSE

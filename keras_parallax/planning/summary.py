@@ -4,7 +4,12 @@ from tabulate import tabulate
 
 from keras_parallax.planning import classify as rules
 from keras_parallax.planning import costs, predict
-from keras_parallax.planning.units import bandwidth_in_words, seconds_in_words, size_in_words
+from keras_parallax.planning.units import (
+    bandwidth_in_words,
+    counted,
+    seconds_in_words,
+    size_in_words,
+)
 
 #: Of more servers than these, only the extremes are shown; `Plan.as_data` has them all.
 _MOST_SERVERS = 16
@@ -34,7 +39,7 @@ def format_summary(plan, updates, bandwidth=None):
     for kind in (rules.DENSE, rules.SPARSE):
         of_kind = [variable for variable in plan.variables if variable.kind == kind]
         size = size_in_words(sum(variable.bytes for variable in of_kind))
-        lines.append('%s: %s, %s' % (kind.capitalize(), _counted(len(of_kind), 'variable'), size))
+        lines.append('%s: %s, %s' % (kind.capitalize(), counted(len(of_kind), 'variable'), size))
     if prediction is not None:
         lines.extend(_totals(plan, prediction, bandwidth or plan.cluster.bandwidth))
         if any(variable.shards for variable in plan.variables):
@@ -83,8 +88,8 @@ def _variables(plan, prediction):
 def _totals(plan, prediction, bandwidth):
     cluster = plan.cluster
     where = '%s x %s' % (
-        _counted(cluster.hosts, 'host'),
-        _counted(cluster.workers_per_host, 'worker'),
+        counted(cluster.hosts, 'host'),
+        counted(cluster.workers_per_host, 'worker'),
     )
     if cluster.hosts == 1 < cluster.workers_per_host:
         where += ', counted as if each were a host'
@@ -109,7 +114,7 @@ def _totals(plan, prediction, bandwidth):
         shards = sum(len(variable.shards) for variable in plan.variables)
         lines.append(
             'Messages to %s: about %s besides (a rough estimate)'
-            % (_counted(shards, 'shard'), seconds_in_words(prediction.message_seconds))
+            % (counted(shards, 'shard'), seconds_in_words(prediction.message_seconds))
         )
     if prediction.unknown:
         lines.append(
@@ -127,7 +132,7 @@ def _servers(loads):
         return [
             '%s: %s to %s each; the busiest, server %d, has %s of the row traffic'
             % (
-                _counted(len(loads), 'server'),
+                counted(len(loads), 'server'),
                 size_in_words(min(sizes)),
                 size_in_words(max(sizes)),
                 busiest.server,
@@ -191,7 +196,3 @@ def _size_if_known(size):
 
 def _percent(share):
     return '?' if share is None else '%.3g %%' % (100 * share)
-
-
-def _counted(number, noun):
-    return '%d %s%s' % (number, noun, '' if number == 1 else 's')

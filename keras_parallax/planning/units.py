@@ -58,9 +58,14 @@ def seconds_in_words(seconds):
     return _scaled(seconds * 1e6, 1000, (' us', ' ms', ' s'), '%.3g%s')
 
 
+def counted(number, noun):
+    """A number of things: `'1 shard'`, `'2 shards'`."""
+    return '%d %s%s' % (number, noun, '' if number == 1 else 's')
+
+
 def _scaled(number, base, units, form):
     for unit in units[:-1]:
-        # What rounds to the next unit is told in it.
+        # What rounds to the next unit is given in it.
         if round(number, 1) < base:
             return form % (number, unit)
         number /= float(base)
