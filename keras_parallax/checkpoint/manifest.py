@@ -15,10 +15,8 @@ from keras_parallax.errors import CheckpointError
 #: The file of a checkpoint of several parts that names the others; it is written last.
 MANIFEST = 'manifest.json'
 
-
 #: The layout of such a checkpoint; a reader refuses a later one.
 FORMAT = 1
-
 
 _CHUNK_BYTES = 2**20
 

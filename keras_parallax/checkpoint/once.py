@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 
 _POLL_SECONDS = 0.05
 
-
 #: Lock files of this process, and the number of steps at which they were written.
 _own_locks = {}
 

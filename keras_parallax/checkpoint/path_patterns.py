@@ -8,10 +8,8 @@ import string
 #: What `str.format` makes of a number without a precision, before the fill.
 _NUMBER = r'[-+ ]?(?i:\d[\d,_]*(?:\.\d*)?(?:e[-+]?\d+)?|inf|nan)%?'
 
-
 #: Stands for a format that is not looked into.
 _ANY_FORMAT = '{}'
-
 
 _SPEC = re.compile(
     r'(?:(?P<fill>.)?(?P<align>[<>=^]))?(?P<sign>[-+ ])?#?(?P<zero>0)?(?P<width>\d+)?[,_]?'

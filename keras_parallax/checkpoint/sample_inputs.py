@@ -7,7 +7,6 @@ import numpy as np
 #: How many samples are made, where the model takes any number.
 _SAMPLES = 8
 
-
 #: What a dimension that may have any size gets, in turn, until the model takes it: layers of images
 #: need some size.
 _SIZES = (5, 32, 224)

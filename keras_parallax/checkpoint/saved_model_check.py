@@ -13,9 +13,7 @@ from keras_parallax.errors import CheckpointError, IdOutOfRangeError
 #: Differences up to this part of the largest number of an output are those of rounding.
 _TOLERANCE, _TOLERANCE_OF_HALF = 1e-3, 2e-2
 
-
 _LOOKUPS = {'Gather', 'GatherV2', 'ResourceGather'}
-
 
 #: Operations that draw other numbers each time.
 _RANDOM = {

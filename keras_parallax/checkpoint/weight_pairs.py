@@ -13,7 +13,6 @@ from keras_parallax.errors import CheckpointError
 #: What a layer has added, in order, whatever is frozen (Keras 2.2.4 and TF 1.11).
 _ADDED = ('_trainable_weights', '_non_trainable_weights')
 
-
 #: What a stateful layer has seen is not part of the model; Keras does not save it either.
 _STATES = {'states', '_states', '_updates', '_per_input_updates'}
 

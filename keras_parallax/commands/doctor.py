@@ -26,14 +26,11 @@ from keras_parallax.planning.units import counted
 #: A host that has not answered by then is taken for dead.
 _LIMIT_SECONDS = 120
 
-
 #: How many hosts are asked at a time.
 _AT_A_TIME = 32
 
-
 #: What decides which code a Python finds; `horovodrun` passes these on with all others.
 _PASSED_ON = ('PATH', 'PYTHONPATH', 'LD_LIBRARY_PATH')
-
 
 _COLORS = {OK: 'green', WARNING: 'yellow', FAILURE: 'red'}
 

@@ -10,22 +10,17 @@ from keras_parallax.compat.versions import SUPPORTED, version_problem
 
 OK, WARNING, FAILURE = 'ok', 'warning', 'failure'
 
-
 #: Less room than this for checkpoints deserves a warning, bytes.
 LITTLE_ROOM = 1 << 30
-
 
 #: Clocks that differ by more make logs and the ages of files hard to compare, seconds.
 MOST_SKEW = 1.0
 
-
 #: Packages of which two hosts may not have different versions.
 _CORE = ('keras', 'tensorflow', 'tensorflow-gpu', 'horovod', 'numpy', 'h5py', 'protobuf')
 
-
 #: A host that is cut off should be noticed by `ssh` as soon as by the job, seconds.
 _LONGEST_SILENCE = 30
-
 
 _SERVERS_PAGE = 'docs/servers.md'
 

@@ -25,7 +25,6 @@ import time
 #: What the compiled parts of tensorflow-gpu 1.11 load.
 _GPU_LIBRARIES = ('libcuda.so.1', 'libcudart.so.9.0', 'libcublas.so.9.0', 'libcudnn.so.7')
 
-
 _CONNECT_SECONDS = 5
 
 

@@ -15,25 +15,15 @@ from keras_parallax.job.launcher import HOSTS_VARIABLE, PROGRAM, hosts_of, is_la
 #: Environment variable that tells the ranks how often their job has been restarted: `0`, `1`, ...
 RESTARTS_VARIABLE = 'KERAS_PARALLAX_RESTARTS'
 
-
 _LONGEST_DELAY_SECONDS = 300
-
-
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
 _PR_SET_PDEATHSIG = 1
-
 
 #: What `horovodrun` has in the command of each rank, and the programs to which it may leave that.
 _RANK, _STARTERS = 'HOROVOD_RANK=', {'mpirun', 'jsrun'}
 
-
 STARTING, STARTED, UNKNOWN = 'starting', 'started', 'unknown'
-
-
 _LOOK_SECONDS = 0.5
-
 
 #: How long a launcher that is told to end may take.
 _END_SECONDS = 15

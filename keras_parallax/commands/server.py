@@ -15,10 +15,8 @@ from keras_parallax.job.dedicated_servers import JobAssignment, WaitingServer
 
 _PROBE_SECONDS = 1.0
 
-
 #: A job whose hosts all fall silent has been cut off, or its machines are off.
 _SILENT_SECONDS = 60
-
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 

@@ -10,8 +10,6 @@ from keras_parallax.planning import costs
 from keras_parallax.planning.classify import DENSE, Class
 
 HYBRID, ALLREDUCE, PS, AUTO = 'hybrid', 'allreduce', 'ps', 'auto'
-
-
 ARCHITECTURES = (HYBRID, ALLREDUCE, PS, AUTO)
 
 

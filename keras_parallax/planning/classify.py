@@ -12,14 +12,10 @@ from keras_parallax.errors import PlanError
 from keras_parallax.planning.units import counted
 
 DENSE = 'dense'
-
-
 SPARSE = 'sparse'
-
 
 #: How a regularizer or a constraint reaches over a table.
 BY_ROW = 'by row'
-
 
 WHOLE_TABLE = 'whole table'
 

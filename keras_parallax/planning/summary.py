@@ -14,7 +14,6 @@ from keras_parallax.planning.units import (
 #: Of more servers than these, only the extremes are shown; `Plan.as_data` has them all.
 _MOST_SERVERS = 16
 
-
 _TOTALS = (
     (predict.PLAN, 'this plan'),
     (predict.ALLGATHER, 'tables by allgather'),

@@ -8,7 +8,6 @@ _BANDWIDTH = re.compile(
     r'\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(bit|bps|bytes?|b)(?:/s)?\s*', re.IGNORECASE
 )
 
-
 _PREFIXES = {'': 1, 'k': 10**3, 'm': 10**6, 'g': 10**9, 't': 10**12}
 
 
