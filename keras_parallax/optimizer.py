@@ -11,7 +11,9 @@ from keras_parallax.errors import ParallaxError, PlanError, ScopeError
 from keras_parallax.planning.costs import Halved
 from keras_parallax.session.graph_scope import require_graph, scope_of
 from keras_parallax.step.exchange import MEAN, SUM
-from keras_parallax.step.train_step import TrainStep
+from keras_parallax.step.spec import spec_of
+from keras_parallax.step.train_step import build_step
+from keras_parallax.step.tuning import Tuning
 from keras_parallax.updates.optimizer_adapter import adapter_of
 from keras_parallax.updates.table_updates import EXACT, LAZY
 
@@ -90,9 +92,11 @@ class _Wrapper:
         """Builds the operations that a training step of the model runs."""
         self._parallax_step = None
         own = functools.partial(self._updates_of, loss)
-        step = TrainStep(self, loss, list(params), self._parallax_settings, own)
-        self.updates = step.build()
-        self._parallax_step = step
+        step = build_step(spec_of(self, loss, list(params), self._parallax_settings, own))
+        if step.spec.scope is not None:
+            step.after_runs.append(Tuning(step).after_run)
+        # Keras keeps the list, whatever the step is made of later.
+        self.updates, self._parallax_step = [step.whole_step], step
         return self.updates
 
     def _updates_of(self, loss, pairs):

@@ -250,7 +250,7 @@ class ParallaxStrategy:
                 'Compile the model inside `with strategy:` before asking for its plan.'
             )
         step = getattr(model.optimizer, '_parallax_step', None)
-        if step is not None and step.is_of(loss):
+        if step is not None and step.spec.loss is loss:
             return step.plan
         request = self.request
         if request.partitions == SEARCH:

@@ -7,6 +7,19 @@ from keras_parallax.job import devices
 MEASURED_STEPS = 10
 
 
+def meter_of(tables, known, touched, rank):
+    """A `DensityMeter` of the tables whose density is not known, or `None` if there are none.
+
+    Args:
+        tables: the `Table`s of a step.
+        known: dict from names of tables to densities.
+        touched: dict from names of tables to the numbers of different rows in a batch.
+        rank: this process's rank.
+    """
+    rows = {table.name: table.rows for table in tables if table.by_row and table.name not in known}
+    return DensityMeter({name: touched[name] for name in rows}, rows, rank) if rows else None
+
+
 class DensityMeter:
     """Counts the rows of each table that this worker touches in training steps.
 
@@ -48,12 +61,12 @@ class DensityMeter:
             A dict from names of tables to fractions of their rows.
         """
         counts = session.run(self.variable)
-        mine = {
+        densities = {
             name: count / float(self._steps * max(1, self._rows[name]))
             for name, count in zip(self._names, counts)
         }
-        everywhere = gather(mine)
+        of_ranks = gather(densities)
         return {
-            name: min(1.0, sum(found[name] for found in everywhere) / len(everywhere))
+            name: min(1.0, sum(of_rank[name] for of_rank in of_ranks) / len(of_ranks))
             for name in self._names
         }

@@ -12,10 +12,8 @@ from keras_parallax.planning import partition_fit
 #: Steps after a change that do not count: the first one opens connections.
 SKIPPED_STEPS = 2
 
-
 #: Steps whose median is the measurement of a number of shards.
 MEASURED_STEPS = 8
-
 
 #: Where choices are kept, unless this variable of the environment says otherwise.
 FOLDER_VARIABLE, FOLDER = 'KERAS_PARALLAX_CACHE', '~/.cache/keras-parallax'
@@ -28,7 +26,8 @@ class PartitionSearch:
     numbers, of ten steps each.
 
     Args:
-        step: the `TrainStep`, of which every rank changes the plan at the same step.
+        change: function that gives the tables a number of shards; every rank calls it at the same
+            step.
         start: the number of shards to begin with, which the step has now.
         most: the largest number to try.
         gather: function that gathers a value from every rank.
@@ -36,8 +35,8 @@ class PartitionSearch:
         tell: function that takes the report, on rank 0; `None` on the others.
     """
 
-    def __init__(self, step, start, most, gather, key, tell):
-        self._step, self._gather, self._tell, self._key = step, gather, tell, key
+    def __init__(self, change, start, most, gather, key, tell):
+        self._change, self._gather, self._tell, self._key = change, gather, tell, key
         self._start, self._most = start, most
         self._count, self._measured, self._seconds = start, [], []
 
@@ -58,18 +57,18 @@ class PartitionSearch:
         self._measured.append((self._count, sum(medians) / len(medians)))
         following = partition_fit.next_count(self._measured, self._start, self._most)
         if following is not None:
-            self._change(following)
+            self._use(following)
             return True
         choice = partition_fit.choose(self._measured)
-        self._change(choice.shards)
+        self._use(choice.shards)
         if self._tell is not None:
             self._tell(choice.report())
             remember(self._key, choice.shards)
         return False
 
-    def _change(self, count):
+    def _use(self, count):
         if count != self._count:
-            self._step.replan(self._step.request._replace(partitions=count))
+            self._change(count)
         self._count = count
 
 
@@ -83,8 +82,8 @@ def cache_key(report, cluster):
     Returns:
         A string.
     """
-    said = json.dumps([report, list(cluster)], sort_keys=True)
-    return hashlib.sha256(said.encode('utf-8')).hexdigest()
+    text = json.dumps([report, list(cluster)], sort_keys=True)
+    return hashlib.sha256(text.encode('utf-8')).hexdigest()
 
 
 def _path(key):

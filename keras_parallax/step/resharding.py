@@ -2,11 +2,95 @@
 
 from keras_parallax.compat import tensorflow_api
 from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.errors import PlanError
+from keras_parallax.planning import architectures
+from keras_parallax.planning.request import SEARCH
+from keras_parallax.step.operations import StepOperations
 from keras_parallax.tables.pull import pull_again, redirect_readers
 from keras_parallax.tables.rows import Rows
 from keras_parallax.tables.sharded_variable import ShardedVariable
-from keras_parallax.tables.sharding import remember_variable
+from keras_parallax.tables.sharding import forget_variable, remember_variable
 from keras_parallax.updates.slots import UnusedRows
+
+
+def check_moves(spec, operations):
+    """Refuses to move tables with an optimizer whose slots cannot follow them.
+
+    Args:
+        spec: the `StepSpec`.
+        operations: its `StepOperations`.
+
+    Raises:
+        PlanError: its slots are not told apart, and the strategy searches for a number of
+            shards, or makes tables dense after measuring them.
+    """
+    if operations.state is not None or not spec.has_shards:
+        return
+    if spec.asked.partitions == SEARCH:
+        moves, instead = "partitions='search'", '`partitions` as a number'
+    elif spec.asked.architecture == architectures.AUTO and operations.meter is not None:
+        moves, instead = "architecture='auto'", '`density` for every table'
+    else:
+        return
+    raise PlanError(
+        '%s moves tables while they train, but the slots of %s are not told apart, so they '
+        "cannot move along; use an optimizer of Keras's own or of TensorFlow's, or give %s."
+        % (moves, spec.adapter.name, instead)
+    )
+
+
+def may_move(step):
+    """Whether a step's tables can move: their slots are known, and no other step trains them."""
+    others = [other for other in step.spec.scope.train_steps if other is not step]
+    return step.state is not None and all(
+        step.tables.keys().isdisjoint(other.tables) for other in others
+    )
+
+
+def reshard(step, request, plan):
+    """Builds a step anew for another plan, and copies weights and slots. A collective call.
+
+    Args:
+        step: the `TrainStep`, which `may_move`.
+        request: the `request.Request` to follow.
+        plan: the `Plan` that follows from it.
+
+    Returns:
+        The step's tables from now on, a dict from variables, and its `StepOperations`.
+    """
+    spec, rank, tables, changes = step.spec, step.rank, dict(step.tables), []
+    old_weights = list(step.weights)
+    with spec.loss.graph.as_default():
+        for variable, planned in zip(spec.variables, plan.variables):
+            table = tables.get(variable)
+            if table is None or table.plan.shards == planned.shards:
+                continue
+            if planned.shards:
+                changes.append(MovedTable(table, planned, rank))
+            else:
+                changes.append(ReplicatedTable(tables.pop(variable)))
+        operations = StepOperations(spec, request, tables)
+        tensorflow_api.set_control_inputs(step.whole_step, operations.operations)
+        weights = operations.weights if old_weights else []
+        # Slots that every rank has for itself; those of shards are in the storage.
+        old_storage = step.operations.storage + [
+            weight
+            for weight in old_weights
+            if isinstance(weight, tf.Variable) and weight not in weights
+        ]
+        release = [operation for change in changes for operation in change.release(rank)]
+        for variable in old_storage:
+            forget_variable(variable)
+            release.append(tensorflow_api.memory_release(variable))
+    moved = [change for change in changes if isinstance(change, MovedTable)]
+    operations.initialize([change.table for change in moved])
+    for change in changes:
+        change.fetch(spec.scope.session)
+    pairs = [change.pair for change in moved] + list(zip(old_weights, weights))
+    carry_over(pairs, spec.scope.session, rank, step.size)
+    spec.job.barrier()
+    spec.scope.session.run(release)
+    return tables, operations
 
 
 class ReplicatedTable:

@@ -401,7 +401,7 @@ def waiting(rank):
     ]
     step = train_step.step_of(model)
     replaced = {pair.replaced: pair.replacement for pair in step.connections}
-    words, classes = (table.pulls[0].rows for table in step._tables.values())
+    words, classes = (table.pulls[0].rows for table in step.tables.values())
     needed = graph_queries.ancestors([replaced[classes]])
     return {'words': words in replaced, 'classes': words.op in needed, 'losses': losses}
 

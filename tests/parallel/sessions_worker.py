@@ -278,7 +278,7 @@ def _train(script, model, run_step, times=4):
     measured = {}
     if script.strategy:
         step = model.optimizer._parallax_step
-        density = step._tuning.density.get('table/embeddings', 0.0)
+        density = step.density.get('table/embeddings', 0.0)
         measured = {'density': density, 'connections': len(step.connections)}
     counted = script.steps_begun - before
     return dict(weights_of(model), counted=counted, ran=times * STEPS, **measured)

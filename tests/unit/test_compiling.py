@@ -44,7 +44,7 @@ def test_compile_in_the_scope_wraps_whatever_keras_takes_for_an_optimizer(keras,
     assert type(model.optimizer).__name__ == type(expected).__name__
     model.train_on_batch(*user_scripts.Run(keras).data())
     assert strategy.plan(model)['words/embeddings'].kind == 'sparse'
-    assert model.optimizer._parallax_step.is_of(model.total_loss)
+    assert model.optimizer._parallax_step.spec.loss is model.total_loss
 
 
 def test_what_keras_takes_for_no_optimizer_is_refused_in_its_words(keras):
@@ -66,7 +66,7 @@ def test_an_optimizer_that_is_wrapped_stays_and_a_second_model_gets_one_of_its_o
     for model in (first, second, second):
         model.train_on_batch(*user_scripts.Run(keras).data())
     for model in (first, second):
-        assert model.optimizer._parallax_step.is_of(model.total_loss)
+        assert model.optimizer._parallax_step.spec.loss is model.total_loss
     assert keras.backend.get_value(optimizer.iterations) == 3
 
 

@@ -1,0 +1,249 @@
+"""Assembles the operations of a training step: gradients, exchange, updates, barrier."""
+
+import functools
+import itertools
+import random
+
+from keras_parallax.compat import graph_queries, tensorflow_api
+from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.errors import PlanError
+from keras_parallax.job import collectives, hosts
+from keras_parallax.job.collectives import stored
+from keras_parallax.step import asynchronous, averaging, exchange, local_aggregation, queues
+from keras_parallax.step.barrier import End, end_of_step
+from keras_parallax.step.density import meter_of
+from keras_parallax.step.gradients import StepGradients
+from keras_parallax.tables import initial_values, loss_analysis, sharding
+from keras_parallax.tables.sharded_variable import ShardedVariable
+from keras_parallax.updates import apply, clipping, formula_graph, table_updates
+from keras_parallax.updates.slots import keras_order
+
+#: Every rank builds its training steps in the same order, so the numbers agree between ranks.
+_numbers = itertools.count()
+
+
+class StepOperations:
+    """The operations of a step, for as long as it follows one plan.
+
+    Args:
+        spec: the `StepSpec`.
+        request: the `request.Request` that is followed.
+        tables: dict from variables to `Table`s, which have the shards of the plan.
+
+    Attributes:
+        operations: what a step runs, a list.
+        connections: the `pull.Connection`s that hold in it.
+        computed: an operation that has run when this rank has all gradients of the step.
+        interruptions: operations that, run in turn, make a step fail that waits for another rank.
+        meter: the `DensityMeter` of tables whose density is not known, or `None`.
+        state: the optimizer's `OptimizerState`, or `None`.
+        storage: the variables on this rank's server that belong to this plan.
+    """
+
+    def __init__(self, spec, request, tables):
+        self._spec, self._collectives, self._weights = spec, {}, None
+        self._prefix = '%s.%d' % (spec.settings.name, next(_numbers))
+        sharded = any(table.shards for table in tables.values())
+        self._exchange = exchange.Exchange(
+            spec.job.rank,
+            spec.job.size,
+            spec.settings.sparse_reduction,
+            spec.settings.compression,
+            spec.settings.pull_compression,
+            self._prefix,
+            self._make_host() if sharded and request.local_aggregation else None,
+        )
+        members = loss_analysis.members_of(spec.loss, spec.records)
+        if sharded:
+            for table in tables.values():
+                sharding.redirect_penalties(table, members)
+            members = loss_analysis.members_of(spec.loss, spec.records)
+        slices = spec.takes_slices(
+            loss_analysis.described(loss_analysis.describe(spec.loss, spec.variables, spec.records))
+        )
+        if slices:
+            tables = self._without_shards(tables)
+        dense = [variable for variable in spec.variables if variable not in tables]
+        if not spec.timing.sync:
+            asynchronous.check_clipping(spec.optimizer, spec.package.clip_together, dense)
+        self._gradients = StepGradients(
+            spec.loss, dense, tables.values(), members, self._exchange, spec.timing.sync, slices
+        )
+        applied, self.operations = self._update(tables, dense, slices)
+        self._synced, self.state, self.storage = applied.synced, applied.state, applied.storage
+        self.connections, self.computed = self._gradients.connections, self._gradients.computed
+        self.meter, self.interruptions, self._first_tokens = None, [], None
+        if sharded:
+            self.meter = meter_of(
+                tables.values(), request.density or {}, self._gradients.touched, spec.job.rank
+            )
+            if self.meter is not None:
+                self.operations.append(self.meter.operation)
+            end, self._first_tokens = self._end(tables.values())
+            self.operations.extend(end.operations)
+            self.interruptions.append(queues.closing(self._gradients.queues + end.own_queues))
+            if self._exchange.host:
+                self.connections = self.connections + self._exchange.host.connections
+                self.interruptions.extend(self._exchange.host.interruptions())
+            # Where a process is gone this may never end: so it comes last.
+            self.interruptions.append(queues.closing(end.awaited))
+
+    def _make_host(self):
+        """The `HostGroup` with which this rank exchanges rows, or `None` if it goes alone."""
+        ranks = self._spec.job.hosts
+        if not hosts.aggregation_helps(ranks):
+            return None
+        return local_aggregation.HostGroup(ranks, self._spec.job.rank, self._prefix)
+
+    def _without_shards(self, tables):
+        """Refuses shards for a formula that takes gradients as they come; returns no tables."""
+        sharded = [table.name for table in tables.values() if table.shards]
+        if sharded:
+            raise PlanError(
+                '%s computes with the rows of gradients as they come, repeats and all, which every '
+                'rank must have of all tables, but %s has shards. Have it make tensors of its '
+                'gradients first (tf.convert_to_tensor), or compile this model first.'
+                % (self._spec.adapter.name, ', '.join(sharded))
+            )
+        return {}
+
+    def _update(self, tables, dense, slices):
+        """Builds the updates of everything that this rank updates.
+
+        Returns:
+            The `Applied`, and a list of operations that push gradients and apply them.
+        """
+        spec, gradients = self._spec, self._gradients
+        ways = {table: self._way(table) for table in tables.values()}
+        reduced, gate = gradients.reduced, tensorflow_api.operation_id(tf.no_op())
+        by_tensorflow = spec.adapter.inner is not None
+        parts = [
+            table_updates.with_penalty(part, spec.loss, ways[part.part.table], by_tensorflow)
+            for part in gradients.parts
+        ]
+        if slices:
+            clip = None
+        elif spec.adapter.rule is None:
+            # Where a user's formula asks for clipped gradients, if it does.
+            clip = functools.partial(self._clipped, dense, reduced, parts)
+        else:
+            by_variable, parts = self._clipped(dense, reduced, parts, spec.optimizer)
+            reduced = [by_variable[variable] for variable in dense]
+            clip = lambda optimizer: (by_variable, parts)  # noqa: E731
+        since = tensorflow_api.operation_id(tf.no_op())
+        rank, size = spec.job.rank, spec.job.size
+        applied = apply.build_updates(
+            spec.optimizer,
+            spec.keras_updates,
+            spec.variables,
+            dict(zip(dense, reduced)),
+            apply.TablesOfRank(tables, ways, parts, self._prefix, rank, size, spec.timing.sync),
+            spec.loss,
+            clip,
+        )
+        self._agree_on_draws(formula_graph.draws(applied.own, since))
+        operations = gradients.pushes + graph_queries.as_operations(applied.operations)
+        graph_queries.write_after_reads(operations, since=gate)
+        return applied, operations
+
+    def _way(self, table):
+        """The `UpdateWay` of a table."""
+        if not table.by_row:
+            return table_updates.UpdateWay(None, 'as any dense variable')
+        return table_updates.choose_way(
+            self._spec.optimizer,
+            self._spec.settings.sparse_update,
+            penalized=bool(table.penalties),
+            constrained=loss_analysis.reach_of_constraint(table.constraint, len(table.plan.shape)),
+        )
+
+    def _clipped(self, dense, reduced, parts, optimizer):
+        """Gradients of dense variables, a dict, and `PartUpdate`s, as an optimizer clips them."""
+        reduced, parts = clipping.clipped(
+            reduced,
+            parts,
+            optimizer,
+            self._spec.package.clip_together,
+            self._gradients.sum_over_owners,
+        )
+        return dict(zip(dense, reduced)), parts
+
+    def _agree_on_draws(self, draws):
+        """Has a formula's random numbers the same on every rank, so that replicas stay equal."""
+        if self._spec.job.size == 1 or not draws:
+            return
+        seeds = [[draw.get_attr('seed'), draw.get_attr('seed2')] for draw in draws]
+        # Without any, an operation would draw other numbers in each process.
+        seeds = [pair if any(pair) else [0, random.randrange(1, 2**31)] for pair in seeds]
+        for draw, pair in zip(draws, self._spec.job.gather(seeds)[0]):
+            tensorflow_api.set_seeds(draw, pair)
+
+    def _end(self, tables):
+        """Ends a step with tables on servers.
+
+        Returns:
+            The `End`, and an operation to be run before the first step, or `None`.
+        """
+        timing, job = self._spec.timing, self._spec.job
+        if timing.sync:
+            pushes, replicas = self._gradients.pushes, self._synced.values()
+            end = end_of_step(tables, self.operations, pushes, replicas, self._exchange)
+            totals = stored(self._gradients.totals, job.rank)
+            return end._replace(operations=end.operations + totals), None
+        if timing.max_staleness is None:
+            return End([], [], []), None
+        bound = asynchronous.StalenessBound(timing.max_staleness, job.rank, job.size, self._prefix)
+        first_tokens = bound.start()
+        return End(bound.end_step(self.operations), bound.queues, []), first_tokens
+
+    def initialize(self, tables, fills=()):
+        """Initializes what is on this rank's server. A collective call.
+
+        Args:
+            tables: the `Table`s whose shards are new.
+            fills: their `initial_values.FillPlan`s, or nothing if rows are copied to them.
+        """
+        spec = self._spec
+        spec.scope.open_session()
+        session = spec.package.backend.get_session()
+        new = [part.variable for table in tables for part in table.parts_of(spec.job.rank)]
+        new += self.storage
+        if self.meter is not None:
+            new.append(self.meter.variable)
+        session.run([variable.initializer for variable in new])
+        if self._first_tokens is not None:
+            session.run(self._first_tokens)
+        spec.job.barrier()
+        initial_values.run(fills, session)
+
+    @property
+    def weights(self):
+        """The optimizer's weights in Keras's order."""
+        if self._weights is None:
+            self._weights = keras_order(self._spec.optimizer, self.state, self._spec.variables)
+        return self._weights
+
+    def broadcast(self, root_rank, own):
+        """What gives every rank the values of one, as `TrainStep.broadcast` says."""
+        # The table of another model, built since, is no longer each rank's own.
+        variables = {
+            name: variable
+            for name, variable in self._synced.items()
+            if variable not in own and not isinstance(variable, ShardedVariable)
+        }
+        gather, key = self._spec.job.gather, ('broadcast', root_rank, frozenset(variables))
+        build = functools.partial(collectives.broadcast, variables, root_rank, gather, self._prefix)
+        return self._collective(key, build)
+
+    def average(self, variables):
+        """What gives variables their mean over the ranks, as `TrainStep.average` says."""
+        size, key = self._spec.job.size, ('average', frozenset(variables))
+        build = functools.partial(averaging.averaging, variables, size, self._prefix)
+        return self._collective(key, build)
+
+    def _collective(self, key, build):
+        """What `build` returns; the next time, what it has returned."""
+        if key not in self._collectives:
+            with self._spec.loss.graph.as_default():
+                self._collectives[key] = build()
+        return self._collectives[key]
