@@ -108,6 +108,16 @@ def shared_batch(random, size):
     return [ids, skewed_ids(random, (size, LENGTH))], targets
 
 
+def half_still(keras):
+    """Two towers on one embedding, of which only the first trains it."""
+    table = keras.layers.Embedding(ROWS, WIDTH, name='table')
+    left, right = keras.layers.Input((LENGTH,)), keras.layers.Input((LENGTH,))
+    still = keras.layers.Lambda(tf.stop_gradient, output_shape=(LENGTH, WIDTH))(table(right))
+    towers = keras.layers.Flatten()(table(left)), keras.layers.Flatten()(still)
+    out = keras.layers.Dense(1, name='out')(keras.layers.concatenate(list(towers)))
+    return keras.models.Model([left, right], out)
+
+
 def looked_up_twice(keras):
     """One input, looked up twice: two lookups that the same placeholder feeds."""
     table = keras.layers.Embedding(ROWS, WIDTH, name='table')
@@ -694,6 +704,7 @@ def _engine_cases():
         found['many_' + name] = CASES[name]._replace(strategy={'partitions': 5})
     # Only one rank owns a shard, and has a use of its own for the sum of all squared norms.
     found['one_clipnorm'] = CASES['clipnorm']._replace(strategy={'partitions': 1})
+    found['half_still'] = CASES['shared_adam']._replace(model=half_still)
     return found
 
 

@@ -234,6 +234,8 @@ class StepGradients:
             by_pull = [
                 (RowGradients(pull.split.ids, table.gradients(pull, gradients)), pull.split)
                 for pull in pulls
+                # No gradient reaches what `tf.stop_gradient` holds still.
+                if not gradients.keys().isdisjoint(pull.outputs)
             ]
             of_rank, split = merged(by_pull)
             self.touched.update(table.touched(pulls[0], of_rank.rows))
