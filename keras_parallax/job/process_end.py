@@ -21,8 +21,7 @@ GRACE_SECONDS = 15
 _GRACE_AFTER_LOSS_SECONDS = 10
 
 
-#: The same for the others. Where the ranks' guards cannot agree, they may find it before the one
-#: that is to tell of it; when that ends, horovodrun ends them.
+#: The same for the others, which are not to end before the one that tells of it.
 _GRACE_OF_OTHERS_SECONDS = 20
 
 

@@ -117,7 +117,7 @@ def test_no_rank_on_another_host_outlives_its_launcher(cluster):
     job = cluster.spawn(0, launcher + [sys.executable, WORKER, 'never_ends'])
     wait_until(lambda: job.output().count('TRAINS') == 2, job.output)
     try:
-        assert len(left_over(cluster)) >= 4  # Two ranks and their guards.
+        assert len(left_over(cluster)) >= 4  # Two ranks and their watchdogs.
         assert len(open_ports(cluster, job.output())) == 2
         job.process.send_signal(signal.SIGKILL)
         job.process.wait()
@@ -171,14 +171,14 @@ def test_one_sentence_tells_that_all_ranks_of_a_host_were_killed(cluster):
         cluster.end_processes()
 
 
-def test_one_sentence_tells_that_a_host_lost_all_processes_with_their_guards(cluster):
+def test_one_sentence_tells_that_a_host_lost_all_processes_with_their_watchdogs(cluster):
     launcher = horovodrun(cluster, [(0, 2), (1, 2)], 4)
     job = cluster.spawn(0, launcher + [sys.executable, WORKER, 'never_ends'])
     wait_until(lambda: job.output().count('TRAINS') == 4, job.output)
     try:
         there = set(cluster.processes(1))
         found = [(pid, words) for pid, words in left_over(cluster) if pid in there]
-        # The guards first, which would have something to tell.
+        # The watchdogs first, which would have something to tell.
         for pid, _ in sorted(found, key=lambda each: watchdog.__file__ not in each[1]):
             os.kill(pid, signal.SIGKILL)
         outcome = job.wait(LIMIT_SECONDS)

@@ -344,7 +344,7 @@ def killed_alone(strategy):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def killed_with_its_guard(strategy):
+def killed_with_its_watchdog(strategy):
     model = build(strategy)
     train(model, 3)
     if strategy.rank == 1:

@@ -51,7 +51,7 @@ WAYS = {
     'killed': [r'Rank 1 on host \S+ was killed from outside or crashed'],
     'killed_together': [r'Rank [0-2] on host \S+ was killed from outside or crashed'],
     'killed_alone': [r'Rank 0 on host \S+ was killed from outside or crashed'],
-    'killed_with_its_guard': [ENDS + r'Rank 1 on host \S+ has ended without a word'],
+    'killed_with_its_watchdog': [ENDS + r'Rank 1 on host \S+ has ended without a word'],
     'killed_before_it_meets': [r'Rank 1 on host \S+ was killed from outside or crashed'],
     'killed_before_it_serves': [r'Rank 1 on host \S+ was killed from outside or crashed'],
     'killed_before_the_job': [
@@ -128,12 +128,12 @@ def sentences(output):
 
 
 def left_over(output):
-    """The processes of a job that still run, their guards, and the ports it still has open."""
+    """The processes of a job that still run, their watchdogs, and the ports it still has open."""
     processes, ports = [], []
     commands = [process.info['cmdline'] or [] for process in psutil.process_iter(['cmdline'])]
-    guarded = [command[3] for command in commands if command[2:3] == [watchdog.__file__]]
+    watched = [command[3] for command in commands if command[2:3] == [watchdog.__file__]]
     for number, port in re.findall(r'PROCESS (\d+) PORT (\d+)', output):
-        if psutil.pid_exists(int(number)) or number in guarded:
+        if psutil.pid_exists(int(number)) or number in watched:
             processes.append(number)
         with socket.socket() as probe:
             if probe.connect_ex(('127.0.0.1', int(port))) == 0:

@@ -1,4 +1,4 @@
-"""What ranks and guards leave at the place where the ranks meet: Horovod's real store."""
+"""What ranks and watchdogs leave at the place where the ranks meet: Horovod's real store."""
 
 import json
 import os

@@ -14,36 +14,36 @@ from horovod.run.gloo_run import _allocate
 from horovod.run.http.http_server import RendezvousServer
 
 from keras_parallax.failures import rendezvous
-from keras_parallax.failures.watchdog import __file__ as GUARD
+from keras_parallax.failures.watchdog import __file__ as WATCHDOG
 
-#: A process with a guard that does what it reads.
+#: A process with a watchdog that does what it reads.
 RANK = """
 import json, os, sys
 sys.path.append(os.path.dirname(sys.argv[1]))
 from watchdog import Watchdog
 rank = int(sys.argv[2])
-guard = Watchdog(rank, 'h', 0, 2, '127.0.0.1')
-print(json.dumps([guard._process.pid, guard.place]), flush=True)
+watchdog = Watchdog(rank, 'h', 0, 2, '127.0.0.1')
+print(json.dumps([watchdog._process.pid, watchdog.place]), flush=True)
 for line in sys.stdin:
     word, *rest = json.loads(line)
-    print(json.dumps(getattr(guard, word)(*rest)), flush=True)
+    print(json.dumps(getattr(watchdog, word)(*rest)), flush=True)
 """
 
 
 class Rank:
-    """A process in the place of a rank; its guard writes where it writes."""
+    """A process in the place of a rank; its watchdog writes where it writes."""
 
     def __init__(self, rank, stderr, environ=None):
         self.process = subprocess.Popen(
-            [sys.executable, '-c', RANK, GUARD, str(rank)],
+            [sys.executable, '-c', RANK, WATCHDOG, str(rank)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=stderr,
             env=environ,
             universal_newlines=True,
         )
-        guard, self.place = json.loads(self.process.stdout.readline())
-        self.guard = psutil.Process(guard)
+        number, self.place = json.loads(self.process.stdout.readline())
+        self.watchdog = psutil.Process(number)
 
     def do(self, *words):
         self.process.stdin.write(json.dumps(words) + '\n')
@@ -56,11 +56,13 @@ class Rank:
     def end(self):
         self.process.kill()
         self.process.communicate()
-        self.await_guard()
+        self.await_watchdog()
 
-    def await_guard(self):
-        """Waits until the guard has ended, if perhaps not been reaped."""
-        wait_for(lambda: not self.guard.is_running() or self.guard.status() == psutil.STATUS_ZOMBIE)
+    def await_watchdog(self):
+        """Waits until the watchdog has ended, if perhaps not been reaped."""
+        wait_for(
+            lambda: not self.watchdog.is_running() or self.watchdog.status() == psutil.STATUS_ZOMBIE
+        )
 
 
 def meet(ranks):
@@ -78,7 +80,7 @@ class Job:
             meet(self.ranks)
 
     def said(self):
-        """What the ranks and guards have said, a list of lines, when all have ended."""
+        """What the ranks and watchdogs have said, a list of lines, when all have ended."""
         for rank in self.ranks:
             rank.end()
         os.close(self._write)
@@ -94,12 +96,12 @@ def wait_for(condition):
 
 
 @pytest.mark.parametrize('killed', [[0], [1], [2], [1, 2], [0, 1, 2], [2, 1, 0]])
-def test_one_guard_tells_of_ranks_that_are_killed_and_no_survivor_does(killed):
+def test_one_watchdog_tells_of_ranks_that_are_killed_and_no_survivor_does(killed):
     job = Job(3)
     for rank in killed:
         job.ranks[rank].kill()
     for rank in killed:
-        job.ranks[rank].await_guard()
+        job.ranks[rank].await_watchdog()
     for rank in set(range(3)) - set(killed):
         assert job.ranks[rank].do('is_told')
     lines = job.said()
@@ -108,7 +110,7 @@ def test_one_guard_tells_of_ranks_that_are_killed_and_no_survivor_does(killed):
 
 
 @pytest.mark.parametrize('teller', [0, 1])
-def test_one_survivor_tells_where_no_guard_has_and_then_no_guard_does(teller):
+def test_one_survivor_tells_where_no_watchdog_has_and_then_no_watchdog_does(teller):
     job = Job(3)
     assert not job.ranks[teller].do('is_told')
     assert [rank.do('is_told') for rank in job.ranks] == [True] * 3
@@ -124,20 +126,20 @@ def test_a_rank_that_is_stopped_is_killed_without_a_word_once_the_user_has_been_
     assert job.said() == []
 
 
-def test_the_guards_tell_by_themselves_when_that_of_rank_0_is_gone():
+def test_the_watchdogs_tell_by_themselves_when_that_of_rank_0_is_gone():
     job = Job(2)
-    job.ranks[0].guard.kill()
+    job.ranks[0].watchdog.kill()
     job.ranks[1].kill()
     lines = job.said()
     assert len(lines) == 1 and lines[0].startswith('Rank 1 on host h was killed'), lines
 
 
-def test_the_guards_tell_by_themselves_when_that_of_rank_0_is_silent():
+def test_the_watchdogs_tell_by_themselves_when_that_of_rank_0_is_silent():
     job = Job(2)
-    job.ranks[0].guard.suspend()
+    job.ranks[0].watchdog.suspend()
     job.ranks[1].kill()
-    job.ranks[1].await_guard()
-    job.ranks[0].guard.kill()
+    job.ranks[1].await_watchdog()
+    job.ranks[0].watchdog.kill()
     lines = job.said()
     assert len(lines) == 1 and lines[0].startswith('Rank 1 on host h was killed'), lines
 
@@ -145,12 +147,12 @@ def test_the_guards_tell_by_themselves_when_that_of_rank_0_is_silent():
 @pytest.mark.parametrize('first', [1, 2])
 def test_one_survivor_tells_also_where_the_watchdog_of_rank_0_is_gone(first):
     job = Job(3)
-    job.ranks[0].guard.kill()
-    job.ranks[0].await_guard()
+    job.ranks[0].watchdog.kill()
+    job.ranks[0].await_watchdog()
     assert not job.ranks[first].do('is_told')
     assert job.ranks[3 - first].do('is_told')
     job.ranks[3 - first].kill()
-    job.ranks[3 - first].await_guard()
+    job.ranks[3 - first].await_watchdog()
     # Of rank 0 nobody has to be told, and its watchdog is gone.
     assert job.said() == []
 
@@ -183,7 +185,7 @@ def test_one_tells_before_the_ranks_have_met(store, announced, killed):
         announce(store, rank, job.ranks[rank].place)
     for rank in killed:
         job.ranks[rank].kill()
-        job.ranks[rank].await_guard()
+        job.ranks[rank].await_watchdog()
     for rank in set(range(3)) - set(killed):
         assert job.ranks[rank].do('is_told')
     lines = job.said()
@@ -230,7 +232,7 @@ def test_a_stranger_is_not_listened_to(words):
     job.said()
 
 
-def test_the_port_is_closed_when_the_guard_has_ended():
+def test_the_port_is_closed_when_the_watchdog_has_ended():
     job = Job(1)
     address, port, _ = job.ranks[0].place
     job.ranks[0].do('dismiss')

@@ -7,48 +7,48 @@ import sys
 
 import pytest
 
-from keras_parallax.failures.watchdog import __file__ as GUARD
+from keras_parallax.failures.watchdog import __file__ as WATCHDOG
 from keras_parallax.failures.watchdog import sentence
 
-#: A process with a guard; it does what the test says. Keeps the standard library's modules only.
+#: A process with a watchdog; it does what the test says. Keeps the standard library's modules only.
 RANK = """
 import os, signal, sys, time
 sys.path.append(os.path.dirname(sys.argv[1]))
 from watchdog import Watchdog
-guard = Watchdog(3, 'gpu-7', float(sys.argv[2]), float(sys.argv[3]))
+watchdog = Watchdog(3, 'gpu-7', float(sys.argv[2]), float(sys.argv[3]))
 """
 
 
 def rank(script, silence=0, stopped=0):
-    """Exit code and error output of a guarded process; both processes have ended by then."""
+    """Exit code and error output of a watched process; both processes have ended by then."""
     process = subprocess.Popen(
-        [sys.executable, '-c', RANK + script, GUARD, str(silence), str(stopped)],
+        [sys.executable, '-c', RANK + script, WATCHDOG, str(silence), str(stopped)],
         stderr=subprocess.PIPE,
         universal_newlines=True,
     )
-    # Ends when the guard has ended too, for it has the same pipe.
+    # Ends when the watchdog has ended too, for it has the same pipe.
     _, errors = process.communicate(timeout=60)
     return process.returncode, errors
 
 
-def test_a_guard_speaks_for_a_process_that_is_killed():
+def test_a_watchdog_speaks_for_a_process_that_is_killed():
     code, errors = rank('os.kill(os.getpid(), signal.SIGKILL)')
     assert code == -signal.SIGKILL
     assert errors.count('\n') == 1
     assert errors.startswith('Rank 3 on host gpu-7 was killed from outside or crashed')
 
 
-def test_a_guard_speaks_for_a_process_that_ends_without_a_word():
+def test_a_watchdog_speaks_for_a_process_that_ends_without_a_word():
     code, errors = rank('os._exit(0)')
     assert code == 0 and errors.startswith('Rank 3 on host gpu-7')
 
 
-def test_a_guard_that_is_dismissed_says_nothing():
-    assert rank('guard.dismiss(); os._exit(5)') == (5, '')
+def test_a_watchdog_that_is_dismissed_says_nothing():
+    assert rank('watchdog.dismiss(); os._exit(5)') == (5, '')
 
 
-#: Kills the process when its guard waits, and leaves a fork of it that holds its pipe for a while
-#: and speaks then.
+#: Kills the process when its watchdog waits, and leaves a fork of it that holds its pipe for a
+#: while and speaks then.
 KILLED_BESIDE_A_FORK = """
 time.sleep(1)
 if os.fork():
@@ -58,15 +58,15 @@ print('The fork ends.', file=sys.stderr)
 """
 
 
-def test_a_guard_speaks_although_a_fork_of_the_process_lives_on():
+def test_a_watchdog_speaks_although_a_fork_of_the_process_lives_on():
     first, second = rank(KILLED_BESIDE_A_FORK)[1].splitlines()
     assert first.startswith('Rank 3 on host gpu-7') and second == 'The fork ends.'
 
 
-def test_a_guard_speaks_also_if_the_thread_that_made_it_had_ended():
+def test_a_watchdog_speaks_also_if_the_thread_that_made_it_had_ended():
     script = """
 import threading
-guard.dismiss()
+watchdog.dismiss()
 thread = threading.Thread(target=Watchdog, args=(4, 'gpu-8', 0, 0))
 thread.start()
 thread.join()
@@ -88,28 +88,27 @@ def test_a_process_that_does_not_beat_is_killed():
 
 
 def test_a_process_that_beats_is_left_alone():
-    script = (
-        'for _ in range(30):\n    guard.beat()\n    time.sleep(0.1)\nguard.dismiss()\nos._exit(0)'
-    )
+    script = 'for _ in range(30):\n    watchdog.beat()\n    time.sleep(0.1)\n'
+    script += 'watchdog.dismiss()\nos._exit(0)'
     assert rank(script, silence=1.5) == (0, '')
 
 
 def test_without_limits_a_process_may_be_silent():
-    assert rank('time.sleep(2)\nguard.dismiss()\nos._exit(0)') == (0, '')
+    assert rank('time.sleep(2)\nwatchdog.dismiss()\nos._exit(0)') == (0, '')
 
 
-def test_a_process_survives_its_guard():
+def test_a_process_survives_its_watchdog():
     script = (
-        'guard._process.kill(); guard._process.wait()\n'
-        'guard.beat(); guard.dismiss(); print("lives", file=sys.stderr)'
+        'watchdog._process.kill(); watchdog._process.wait()\n'
+        'watchdog.beat(); watchdog.dismiss(); print("lives", file=sys.stderr)'
     )
     assert rank(script) == (0, 'lives\n')
 
 
-def test_a_guard_that_is_told_to_end_says_so():
+def test_a_watchdog_that_is_told_to_end_says_so():
     script = (
-        'time.sleep(1); os.kill(guard._process.pid, signal.SIGTERM); guard._process.wait()\n'
-        'guard.dismiss()'
+        'time.sleep(1); os.kill(watchdog._process.pid, signal.SIGTERM); watchdog._process.wait()\n'
+        'watchdog.dismiss()'
     )
     said = 'Rank 3 on host gpu-7 is told to end by SIGTERM, as by horovodrun after Ctrl-C.\n'
     assert rank(script) == (0, said)
@@ -117,13 +116,13 @@ def test_a_guard_that_is_told_to_end_says_so():
 
 def test_a_rank_that_has_told_why_it_ends_is_not_spoken_for():
     # Python 3.6 keeps what is printed to a pipe, which SIGKILL would lose.
-    script = 'print(guard.is_told(), file=sys.stderr, flush=True); os.kill(os.getpid(), 9)'
+    script = 'print(watchdog.is_told(), file=sys.stderr, flush=True); os.kill(os.getpid(), 9)'
     assert rank(script) == (-signal.SIGKILL, 'False\n')
 
 
 def test_a_rank_whose_watchdog_is_gone_is_to_tell_the_user_itself():
-    script = 'guard._process.kill(); guard._process.wait()\n'
-    script += 'print(guard.is_told(), file=sys.stderr)'
+    script = 'watchdog._process.kill(); watchdog._process.wait()\n'
+    script += 'print(watchdog.is_told(), file=sys.stderr)'
     assert rank(script) == (0, 'False\n')
 
 
