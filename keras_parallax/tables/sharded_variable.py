@@ -1,4 +1,4 @@
-"""TODO."""
+"""The front of a sharded table: the model's own variable, which goes on working as one."""
 
 from keras_parallax.compat import keras_api, tensorflow_api
 from keras_parallax.compat.tensorflow_api import ResourceVariable, tf
