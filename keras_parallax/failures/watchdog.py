@@ -63,7 +63,7 @@ class Watchdog:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
-        self._writing, self._asking = threading.Lock(), threading.Lock()
+        self._writing = threading.Lock()
         self.place = self._answer(_START_SECONDS)
 
     def beat(self):
@@ -88,15 +88,14 @@ class Watchdog:
     def is_told(self, text=''):
         """Whether the user has been told why the job ends, or is by another rank.
 
-        If not, this rank is to tell it now.
+        If not, this rank is to tell it now. One thread asks, once, as `ProcessEnd.fail` does.
 
         Args:
             text: what there is to tell, if this rank cannot be heard itself. Where another can, it
                 is told then.
         """
-        with self._asking:
-            self._send('tell', text.replace('\n', ' '))
-            return bool(self._answer(_PATIENCE_SECONDS))
+        self._send('tell', text.replace('\n', ' '))
+        return bool(self._answer(_PATIENCE_SECONDS))
 
     def _answer(self, seconds):
         is_there = select.select([self._process.stdout], [], [], seconds)[0]

@@ -120,7 +120,7 @@ class ProcessEnd:
         with self._lock:
             self._is_over = not self._is_failing
         if not self._is_over:
-            self.decided.wait()
+            self.decided.wait(GRACE_SECONDS)
             # Sessions stay as they are: `interrupt` may be running in one of them.
             self._end()
         for session in list(self._sessions):

@@ -4,7 +4,7 @@ import re
 from typing import NamedTuple, Tuple
 
 from keras_parallax.errors import PlanError
-from keras_parallax.job.devices import cpu_of
+from keras_parallax.job.devices import WORKER_JOB, cpu_of
 
 HOST = 'host'
 
@@ -66,7 +66,7 @@ def checked(servers):
     )
 
 
-def place_servers(servers, ranks, first_ranks, worker_job, server_job=None):
+def place_servers(servers, ranks, first_ranks, server_job=None):
     """Numbers the servers that hold shards, and gives each an owner.
 
     Args:
@@ -75,7 +75,6 @@ def place_servers(servers, ranks, first_ranks, worker_job, server_job=None):
             whose owners are spread evenly over the ranks.
         ranks: number of ranks.
         first_ranks: the first rank of each host.
-        worker_job: TensorFlow's job name of the workers; a worker's task number is its rank.
         server_job: TensorFlow's job name of the dedicated servers.
 
     Returns:
@@ -83,15 +82,15 @@ def place_servers(servers, ranks, first_ranks, worker_job, server_job=None):
 
     Example:
         ```python
-        >>> place_servers('host', 4, [0, 2], 'worker').owners
+        >>> place_servers('host', 4, [0, 2]).owners
         (0, 2)
-        >>> place_servers(('a:1', 'b:1'), 4, [0, 2], 'worker', 'server').owners
+        >>> place_servers(('a:1', 'b:1'), 4, [0, 2], 'server').owners
         (0, 2)
         ```
     """
     if servers is None or servers == HOST:
         owners = tuple(range(ranks) if servers is None else first_ranks)
-        return Servers(tuple(cpu_of(worker_job, rank) for rank in owners), owners)
+        return Servers(tuple(cpu_of(WORKER_JOB, rank) for rank in owners), owners)
     count = len(servers)
     return Servers(
         tuple(cpu_of(server_job, number) for number in range(count)),

@@ -200,13 +200,12 @@ class Watch:
             self._news.set()
             self._has_reported.wait(GRACE_SECONDS)
         # What several ranks find wrong alike, one tells: the lowest of those that did first.
-        before = (
-            self._states if self._process_end.problem is not None else self._states[: self._rank]
-        )
-        is_told = isinstance(error, ParallaxError) and sentence in [
-            state['error'] for state in before
+        has_problem = self._process_end.problem is not None
+        reports = self._states if has_problem else self._states[: self._rank]
+        is_alike = isinstance(error, ParallaxError) and sentence in [
+            report['error'] for report in reports
         ]
-        if self._process_end.shows(error, is_told):
+        if self._process_end.shows(error, is_alike):
             self._excepthook(kind, error, trace)
 
 

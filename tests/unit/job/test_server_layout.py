@@ -11,7 +11,7 @@ from keras_parallax.job.server_layout import checked, place_servers
 
 def placed(servers, ranks=5):
     """On two hosts of two workers, and one of one."""
-    return place_servers(servers, ranks, [0, 2, 4], 'worker', 'server_7')
+    return place_servers(servers, ranks, [0, 2, 4], 'server_7')
 
 
 def test_by_default_each_worker_serves_and_owns_what_it_serves():
