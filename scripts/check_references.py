@@ -4,8 +4,9 @@
 It knows these kinds of references, and reads sources without importing them:
 
 - a path from the root of the repository, with `::` and a name in that file or without;
-- in backticks, the name of a file (`plan.py`), a test (`test_plan`), a name of a module of the
-  package (`plan.Plan`), or an attribute of one of its classes (`Plan.variables`);
+- in backticks, the name of a file (`plan.py`), also with folders (`planning/plan.py`), a test
+  (`test_plan`), a name of a module of the package (`plan.Plan`), or an attribute of one of its
+  classes (`Plan.variables`);
 - a link of a Markdown page, to a file and to a heading.
 """
 
@@ -19,8 +20,8 @@ import sys
 import tokenize
 from typing import NamedTuple
 
-#: Files of the reader's, in examples.
-NOT_OURS = frozenset(['train.py'])
+#: Files of the reader's, in examples, and of Keras's.
+NOT_OURS = frozenset(['train.py', 'keras/optimizers.py'])
 #: Objects that are called as a module of the package is.
 OBJECTS = frozenset(['optimizer', 'plan', 'job', 'host', 'session', 'table'])
 
@@ -32,7 +33,7 @@ _HEADING = re.compile(r'^#+ +(.*)', re.MULTILINE)
 _FENCE = re.compile(r'^( *)```.*?^\1```', re.MULTILINE | re.DOTALL)
 _DOTTED = re.compile(r'([A-Za-z_]\w*)\.([A-Za-z_]\w*)(?:\(.*\))?$')
 _TEST = re.compile(r'test_\w+$')
-_FILE = re.compile(r'[\w-]+\.(?:py|sh|md|toml|ini)$')
+_FILE = re.compile(r'[\w/-]+\.(?:py|sh|md|toml|ini)$')
 
 
 class Passage(NamedTuple):
@@ -138,7 +139,9 @@ class Repository:
 
     def _lacks_ticked(self, text):
         if _FILE.match(text):
-            return text not in self._basenames and text not in NOT_OURS
+            return text not in NOT_OURS and not any(
+                ('/' + path).endswith('/' + text) for path in self.files
+            )
         if _TEST.match(text):
             return (
                 not any(
