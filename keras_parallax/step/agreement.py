@@ -17,22 +17,22 @@ def model_report(plan, optimizer, settings, asked=()):
     Returns:
         A list of pairs of a subject and a description, both strings.
     """
-    said = [
+    report = [
         (variable.name, '%s %s, %s' % (list(variable.shape), variable.dtype, variable.kind))
         for variable in plan.variables
     ]
     adapter = adapter_of(optimizer)
-    said.append(('optimizer', adapter.name))
+    report.append(('optimizer', adapter.name))
     if adapter.inner is None:
-        said.append(('optimizer config', configuration(optimizer)))
+        report.append(('optimizer config', configuration(optimizer)))
     settings = settings._replace(
         compression=settings.compression.__name__,
         pull_compression=settings.pull_compression.__name__,
     )
-    said.append(('settings of ParallaxOptimizer', canonical(dict(settings._asdict()))))
+    report.append(('settings of ParallaxOptimizer', canonical(dict(settings._asdict()))))
     for options in asked:
-        said.append(('%s of ParallaxStrategy' % type(options).__name__, canonical(options)))
-    return said
+        report.append(('%s of ParallaxStrategy' % type(options).__name__, canonical(options)))
+    return report
 
 
 def check_agreement(reports):
@@ -60,7 +60,7 @@ def check_agreement(reports):
                 raise ModelMismatchError(
                     'The ranks built different models: rank %d has %s where rank 0 has %s. Build '
                     'the same model, with the same optimizer and settings, on every rank.'
-                    % (rank, _told(there), _told(here))
+                    % (rank, _in_words(there), _in_words(here))
                 )
 
 
@@ -68,5 +68,5 @@ def _entry(report, number):
     return tuple(report[number]) if number < len(report) else None
 
 
-def _told(entry):
+def _in_words(entry):
     return 'nothing more' if entry is None else '%s: %s' % entry

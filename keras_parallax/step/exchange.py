@@ -37,37 +37,19 @@ class PartGradient(NamedTuple):
     gradients: Any
 
 
-def sum_by_row(rows, values):
+def sum_by_row(pairs):
     """Sums the gradients of repeated rows.
 
     Args:
-        rows: `[n]`, row numbers, repeats allowed.
-        values: `[n] + row_shape`.
+        pairs: a list of pairs of row numbers `[n]`, repeats allowed, and values `[n] + row_shape`.
 
     Returns:
         `RowGradients` with each row once, in order of first appearance.
     """
-    unique, inverse = tf.unique(rows)
+    wide = max((rows.dtype for rows, _ in pairs), key=lambda dtype: dtype.size)
+    unique, inverse = tf.unique(tf.concat([tf.cast(rows, wide) for rows, _ in pairs], 0))
+    values = tf.concat([values for _, values in pairs], 0)
     return RowGradients(unique, tf.unsorted_segment_sum(values, inverse, tf.size(unique)))
-
-
-def gradients_by_row(table, lookups):
-    """Gradient of a whole table from the gradients of its lookups, on this rank.
-
-    Args:
-        table: the `Table`.
-        lookups: a list of pairs of an ids tensor and the gradient with respect to the looked-up
-            rows, of shape `ids.shape + row_shape`.
-
-    Returns:
-        `RowGradients` with each row once.
-    """
-    rows = [tf.reshape(ids, [-1]) for ids, _ in lookups]
-    wide = tf.int64 if any(part.dtype == tf.int64 for part in rows) else tf.int32
-    return sum_by_row(
-        tf.concat([tf.cast(part, wide) for part in rows], 0),
-        tf.concat([tf.reshape(gradient, [-1] + table.row_shape) for _, gradient in lookups], 0),
-    )
 
 
 def merged(by_pull):
@@ -81,9 +63,7 @@ def merged(by_pull):
     """
     if len(by_pull) == 1:
         return by_pull[0]
-    wide = max((gradients.rows.dtype for gradients, _ in by_pull), key=lambda dtype: dtype.size)
-    rows = tf.concat([tf.cast(gradients.rows, wide) for gradients, _ in by_pull], 0)
-    return sum_by_row(rows, tf.concat([gradients.values for gradients, _ in by_pull], 0)), None
+    return sum_by_row([gradients for gradients, _ in by_pull]), None
 
 
 class Exchange(NamedTuple):
@@ -179,10 +159,9 @@ def allgather(table, gradients, exchange):
         small, restore = half_precision.compress(
             gradients.values, exchange.compression, table.widths
         )
-        gradients = sum_by_row(
-            unmerged(horovod_ops.allgather(gradients.rows, name=name + '.rows')),
-            restore(unmerged(horovod_ops.allgather(small, name=name + '.values'))),
-        )
+        rows = unmerged(horovod_ops.allgather(gradients.rows, name=name + '.rows'))
+        values = restore(unmerged(horovod_ops.allgather(small, name=name + '.values')))
+        gradients = sum_by_row([(rows, values)])
     return [PartGradient(part, exchange.reduced(gradients)) for part in table.parts_of(0)]
 
 
@@ -226,9 +205,11 @@ def push_rows(table, gradients, split, exchange, after):
         if exchange.host:
             of_host, handed = exchange.host.push(table.name, list(gradients), after)
             if len(of_host) > 1:
-                rows = [tf.reshape(rows, [-1]) for rows, _ in of_host]
-                values = [tf.reshape(values, [-1] + table.row_shape) for _, values in of_host]
-                gradients, split = sum_by_row(tf.concat(rows, 0), tf.concat(values, 0)), None
+                pairs = [
+                    (tf.reshape(rows, [-1]), tf.reshape(values, [-1] + table.row_shape))
+                    for rows, values in of_host
+                ]
+                gradients, split = sum_by_row(pairs), None
         items, restore = split_gradients(table, gradients, split, exchange)
     owned, operations = _push(table, items, exchange, after)
     parts = []
@@ -239,7 +220,7 @@ def push_rows(table, gradients, split, exchange, after):
             rows.set_shape([None])
             values = restore(values)
             values.set_shape([None] + table.row_shape)
-            summed = sum_by_row(as_indices(rows), values)
+            summed = sum_by_row([(as_indices(rows), values)])
             parts.append(PartGradient(part, exchange.reduced(summed)))
     return Pushed(handed + operations, parts, sum(owned.values(), []))
 

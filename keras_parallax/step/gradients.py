@@ -10,10 +10,10 @@ from keras_parallax.step.exchange import (
     Pushed,
     RowGradients,
     allgather,
-    gradients_by_row,
     merged,
     push_rows,
     push_whole,
+    sum_by_row,
 )
 from keras_parallax.step.table_groups import (
     SameIdsGroup,
@@ -86,8 +86,8 @@ class StepGradients:
         if self._squares is not None:
             return self._squares
         nothing = unfolded_zero(self._loss)
-        mine = tf.stack([squares.get(table, nothing) for table in self._tables])
-        total = self._exchange.allreduce(mine, 'squared_norms')
+        of_rank = tf.stack([squares.get(table, nothing) for table in self._tables])
+        total = self._exchange.allreduce(of_rank, 'squared_norms')
         self.totals.append(total)
         self._squares = {table: total[number] for number, table in enumerate(self._tables)}
         return self._squares
@@ -104,15 +104,18 @@ class StepGradients:
             else:
                 pairs = sharding.lookups_in(table, self._members)
                 outputs.extend((table, output) for _, output in pairs)
-        found = loss_analysis.gradients_of(self._loss, dense + [output for _, output in outputs])
+        gradients = loss_analysis.gradients_of(
+            self._loss, dense + [output for _, output in outputs]
+        )
+        of_dense = gradients[: len(dense)]
         by_output = {
             output: gradient
-            for (_, output), gradient in zip(outputs, found[len(dense) :])
+            for (_, output), gradient in zip(outputs, gradients[len(dense) :])
             if gradient is not None
         }
         missing = [
             loss_analysis.name_of(variable)
-            for variable, gradient in zip(dense, found)
+            for variable, gradient in zip(dense, of_dense)
             if gradient is None
         ]
         reached = {table for table, output in outputs if output in by_output}
@@ -123,7 +126,7 @@ class StepGradients:
                 'An operation has `None` for gradient: the loss does not depend on %s in a way '
                 'that can be differentiated.' % ', '.join(missing)
             )
-        return found[: len(dense)], by_output
+        return of_dense, by_output
 
     def _average(self, gradient, name):
         if not isinstance(gradient, tf.IndexedSlices):
@@ -184,13 +187,12 @@ class StepGradients:
 
     def _allgather(self, table, gradients):
         """Sums the gradients of a table that every rank holds; returns `Pushed`."""
-        lookups = [
-            (ids, gradients[output])
+        of_lookups = [
+            (tf.reshape(ids, [-1]), tf.reshape(gradients[output], [-1] + table.row_shape))
             for ids, output in sharding.lookups_in(table, self._members)
             if output in gradients
         ]
-        mine = gradients_by_row(table, lookups)
-        return Pushed([], allgather(table, mine, self._exchange), [])
+        return Pushed([], allgather(table, sum_by_row(of_lookups), self._exchange), [])
 
     def _connect(self, pulls, first):
         """Has the step pull rows in its own way, where that is not as a prediction does.

@@ -46,7 +46,7 @@ def pushed(group, split, values, session):
     for part in group.parts_of(0):
         rows = as_indices(split.rows[part.shard])
         of_shard = tf.gather(values, split.positions[part.shard])
-        both = sum_by_row(tf.concat([rows, rows], 0), tf.concat([of_shard, of_shard], 0))
+        both = sum_by_row([(rows, of_shard)] * 2)
         for (table, variable, shard), gradients in group.of_tables(PartGradient(part, both)):
             assert variable is table.shards[shard]
             where, what = session.run(list(gradients))
