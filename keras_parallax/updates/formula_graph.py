@@ -55,8 +55,9 @@ def _parts(gradient):
 
 
 def writes_in(variable, operations):
-    """The operations that write to a variable among those that updates depend on, a list."""
-    return _writes(tensorflow_api.storage(variable), graph_queries.ancestors(operations))
+    """The operations that write to a variable in some updates, in the order they were built in."""
+    writes = _writes(tensorflow_api.storage(variable), graph_queries.ancestors(operations))
+    return sorted(writes, key=tensorflow_api.operation_id)
 
 
 def draws(operations, since):
@@ -151,42 +152,28 @@ def slots_by_variable(updates, updated, kept):
         if it belongs to several, and `()` if it is connected with none.
     """
     total = len(updated)
-    everything = list(updated) + list(kept)
-    place_of = {variable: place for place, variable in enumerate(everything)}
-    neighbours = {place: set() for place in range(total, len(everything))}
-    owners = {place: set() for place in neighbours}
+    place_of = {variable: place for place, variable in enumerate([*updated, *kept])}
+    owners = {place: set() for place in range(total, total + len(kept))}
+    neighbours = {place: set() for place in owners}
     for variable, reads in updates.items():
         written = place_of[variable]
-        for read in reads:
-            read = -1 - read if read < 0 else read
-            if written < total:
-                if read >= total:
-                    owners[read].add(written)
-            elif read < total:
+        for read in {-1 - read if read < 0 else read for read in reads}:
+            if written < total <= read:
+                owners[read].add(written)
+            elif read < total <= written:
                 owners[written].add(read)
-            elif read != written:
+            elif total <= min(read, written) and read != written:
                 neighbours[read].add(written)
                 neighbours[written].add(read)
     # A slot of a slot is the same variable's. Through what belongs to several nothing is passed on.
     changed = True
     while changed:
         changed = False
-        for place in owners:
-            if owners[place]:
-                continue
-            near = {
-                owner
-                for other in neighbours[place]
-                if len(owners[other]) == 1
-                for owner in owners[other]
-            }
-            if near:
-                owners[place], changed = near, True
-    assigned = []
-    for place in range(total, len(everything)):
-        if len(owners[place]) == 1:
-            (owner,) = owners[place]
-            assigned.append(owner)
-        else:
-            assigned.append(None if owners[place] else ())
-    return assigned
+        for place in [place for place in owners if not owners[place]]:
+            for other in neighbours[place]:
+                if len(owners[other]) == 1:
+                    owners[place], changed = owners[place] | owners[other], True
+    return [
+        next(iter(of_place)) if len(of_place) == 1 else None if of_place else ()
+        for _, of_place in sorted(owners.items())
+    ]

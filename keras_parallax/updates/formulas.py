@@ -21,16 +21,7 @@ _MOST_ROWS = 10007
 
 
 def reach_of(optimizer, variables, tables):
-    """Finds out how far the formula of a user's optimizer reaches.
-
-    Args:
-        optimizer: the Keras optimizer, wrapped or not.
-        variables: a list of the model's trainable variables, as `classify.Described`.
-        tables: the names of those that might get shards.
-
-    Returns:
-        A `Reach`.
-    """
+    """How far the formula of a user's optimizer reaches; arguments as `OptimizerAdapter.reach`."""
     name = type(optimizer).__name__
     if takes_slices(optimizer, variables):
         return Reach('%s computes with the rows of gradients as they come, repeats and all' % name)
@@ -69,14 +60,8 @@ def takes_slices(optimizer, variables):
     """Whether a formula looks into gradients that are `IndexedSlices`.
 
     There rows come as often as they were looked up, so a norm of the `values`, which is what
-    `tf.clip_by_global_norm` takes, is another than that of the rows' sums.
-
-    Args:
-        optimizer: a Keras optimizer, wrapped or not.
-        variables: a list of the model's trainable variables, as `classify.Described`.
-
-    Returns:
-        Whether it does, or it cannot be told.
+    `tf.clip_by_global_norm` takes, is another than that of the rows' sums. True if it cannot be
+    told, too.
     """
     if not any(variable.rows for variable in variables):
         return False
@@ -85,7 +70,9 @@ def takes_slices(optimizer, variables):
         by_rows, whole = [_Built(optimizer, limited, rows=rows) for rows in (True, False)]
     except Exception:  # A user's code; with the gradients of plain Keras it raises in the step.
         return True
-    return by_rows.looks_into_slices() or by_rows.signature() != whole.signature()
+    slices = [gradient for gradient in by_rows.gradients if isinstance(gradient, tf.IndexedSlices)]
+    signatures = [formula_graph.signature(built.operations) for built in (by_rows, whole)]
+    return formula_graph.looks_into(slices, by_rows.operations) or signatures[0] != signatures[1]
 
 
 def _words(error):
@@ -167,15 +154,6 @@ class _Built:
             self.reads = formula_graph.dependencies(
                 self.operations, self.variables, self.kept, self.gradients
             )
-
-    def looks_into_slices(self):
-        """Whether parts of `IndexedSlices` go elsewhere than into the gradient as a whole."""
-        slices = [of for of in self.gradients if isinstance(of, tf.IndexedSlices)]
-        return formula_graph.looks_into(slices, self.operations)
-
-    def signature(self):
-        """What the updates consist of, but for making gradients of rows whole."""
-        return formula_graph.signature(self.operations)
 
     def mixed(self):
         """A pair of names of variables, the first of which is computed from the second, if any."""

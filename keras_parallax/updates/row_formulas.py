@@ -4,7 +4,7 @@ import numpy as np
 
 from keras_parallax.compat import tensorflow_api
 from keras_parallax.compat.tensorflow_api import tf
-from keras_parallax.updates import formula_graph
+from keras_parallax.updates.formula_graph import writes_in
 
 _VARIABLES = {'Variable', 'VariableV2', 'VarHandleOp'}
 
@@ -60,8 +60,8 @@ def check_same(piece, whole):
             continue
         done.add(in_piece)
         writes = [
-            formula_writes(in_piece, built.operations),
-            formula_writes(in_whole, built_whole.operations),
+            writes_in(in_piece, built.operations),
+            writes_in(in_whole, built_whole.operations),
         ]
         if len(writes[0]) != len(writes[1]):
             raise NotByRow('treats variables of few rows in another way')
@@ -82,11 +82,6 @@ def check_same(piece, whole):
                 continue
             operations += [(i.op, j.op) for i, j in zip(of_piece.inputs, other.inputs)]
     return same
-
-
-def formula_writes(variable, operations):
-    """The operations that write a variable in some updates, in order."""
-    return sorted(formula_graph.writes_in(variable, operations), key=tensorflow_api.operation_id)
 
 
 def _compare(of_piece, of_whole):
@@ -143,7 +138,7 @@ class Rows:
                 variable = self._variable
             if variable is None:
                 continue
-            for write in formula_writes(variable, self._built.operations):
+            for write in writes_in(variable, self._built.operations):
                 self._check_write(variable, write)
 
     def _check_write(self, variable, write):
@@ -196,12 +191,8 @@ class Rows:
             if operation.op_def.is_stateful:
                 raise NotByRow('draws numbers or runs code of its own (%s)' % operation.type)
             return False
-        if (
-            operation.type in ('Switch', 'Select')
-            and by_row[-1 if operation.type != 'Select' else 0]
-        ):
-            if operation.type == 'Switch':
-                raise NotByRow('chooses by the values of a variable')
+        if operation.type == 'Switch' and by_row[-1]:
+            raise NotByRow('chooses by the values of a variable')
         if operation.type == 'Switch' or operation.type in _BY_ENTRY:
             return self._by_entry(operation, tensor, by_row)
         if operation.type in _REDUCTIONS:

@@ -73,11 +73,6 @@ def keras_order(optimizer, state, variables):
     Returns:
         A list of variables, and of what Keras's backend takes for variables.
     """
-    with variables[0].graph.as_default():
-        return _ordered(optimizer, state, variables)
-
-
-def _ordered(optimizer, state, variables):
     if state.order is not None:
         return [
             _weight(entry[0], entry[1], state.slots[entry[0]][entry[1]], one_number=False)
@@ -98,7 +93,8 @@ def _ordered(optimizer, state, variables):
             else:
                 shape = [1] if one_number else variable.shape
                 name = '%s/unused_slot_%d:0' % (variable.name.split(':')[0], number)
-                ordered.append(UnusedRows(name, shape, variable.dtype.base_dtype))
+                with variable.graph.as_default():
+                    ordered.append(UnusedRows(name, shape, variable.dtype.base_dtype))
     return ordered
 
 
