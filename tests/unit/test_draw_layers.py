@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import re
 from xml.etree import ElementTree
 
 import pytest
@@ -50,3 +51,12 @@ def test_a_dot_is_an_import_and_what_is_not_below_is_forbidden():
 def test_what_the_contract_does_not_know_is_named():
     with pytest.raises(SystemExit, match='gives no layer to elsewhere'):
         draw_layers.draw(LAYERS, {('top', 'elsewhere')})
+
+
+def test_the_page_has_a_line_for_every_layer_in_their_order():
+    with open(os.path.join(ROOT, '.importlinter')) as file:
+        layers = draw_layers.read_layers(file.read())
+    with open(os.path.join(ROOT, 'docs', 'architecture.md')) as file:
+        cells = [line.split('|')[1] for line in file if line.startswith('| `')]
+    names = re.findall(r'`(\w+)(?:/|\.py)`', ' '.join(cells))
+    assert names == [name for layer in layers for name in layer]
