@@ -1,0 +1,16 @@
+"""What training without a barrier refuses."""
+
+import keras
+import pytest
+
+from keras_parallax.errors import PlanError
+from keras_parallax.step.asynchronous import check_clipping
+
+
+def test_a_norm_of_all_gradients_is_refused_where_ranks_hold_dense_variables():
+    clipped = keras.optimizers.SGD(clipnorm=1.0)
+    with pytest.raises(PlanError, match='clipvalue'):
+        check_clipping(clipped, together=True, dense=['kernel'])
+    check_clipping(clipped, together=True, dense=[])
+    check_clipping(clipped, together=False, dense=['kernel'])
+    check_clipping(keras.optimizers.SGD(clipvalue=1.0), together=True, dense=['kernel'])
