@@ -58,17 +58,17 @@ def reshard(step, request, plan):
     Returns:
         The step's tables from now on, a dict from variables, and its `StepOperations`.
     """
-    spec, rank, tables, changes = step.spec, step.rank, dict(step.tables), []
-    old_weights = list(step.weights)
+    spec, rank, old_weights = step.spec, step.rank, list(step.weights)
+    tables, moved, replicated = dict(step.tables), [], []
     with spec.loss.graph.as_default():
         for variable, planned in zip(spec.variables, plan.variables):
             table = tables.get(variable)
             if table is None or table.plan.shards == planned.shards:
                 continue
             if planned.shards:
-                changes.append(MovedTable(table, planned, rank))
+                moved.append(MovedTable(table, planned, rank))
             else:
-                changes.append(ReplicatedTable(tables.pop(variable)))
+                replicated.append(ReplicatedTable(tables.pop(variable)))
         operations = StepOperations(spec, request, tables)
         tensorflow_api.set_control_inputs(step.whole_step, operations.operations)
         weights = operations.weights if old_weights else []
@@ -78,15 +78,14 @@ def reshard(step, request, plan):
             for weight in old_weights
             if isinstance(weight, tf.Variable) and weight not in weights
         ]
-        release = [operation for change in changes for operation in change.release(rank)]
+        release = [operation for table in moved + replicated for operation in table.release(rank)]
         for variable in old_storage:
             forget_variable(variable)
             release.append(tensorflow_api.memory_release(variable))
-    moved = [change for change in changes if isinstance(change, MovedTable)]
-    operations.initialize([change.table for change in moved])
-    for change in changes:
-        change.fetch(spec.scope.session)
-    pairs = [change.pair for change in moved] + list(zip(old_weights, weights))
+    operations.initialize([moved_table.table for moved_table in moved])
+    for replicated_table in replicated:
+        replicated_table.fetch(spec.scope.session)
+    pairs = [moved_table.pair for moved_table in moved] + list(zip(old_weights, weights))
     carry_over(pairs, spec.scope.session, rank, step.size)
     spec.job.barrier()
     spec.scope.session.run(release)
@@ -145,9 +144,6 @@ class MovedTable:
         table.former.rebuild()
         table.pulls[:] = [pull_again(table, pull, rank) for pull in table.pulls]
         self.pair = self._old, _weight(table)
-
-    def fetch(self, session):
-        """Does nothing: the rows are copied with `carry_over`."""
 
     def release(self, rank):
         """The operations that free the memory of the old shards on a rank's server."""
