@@ -83,3 +83,28 @@ def test_writers_at_the_same_time_leave_a_whole_choice(folder, recwarn):
         assert remembered(KEY, 10) in (None, 3, 4)
     assert [process.exitcode for process in processes] == [0, 0] and not recwarn
     assert remembered(KEY, 10) in (3, 4) and len(folder.listdir()) == 1
+
+
+def searched(seconds_of, ranks=1):
+    """The numbers that a search has changed to, and its report, for a duration by number."""
+    counts, reports = [4], []
+    search = partition_search.PartitionSearch(
+        counts.append, start=4, most=100, gather=lambda value: [value] * ranks, key=KEY,
+        tell=reports.append,
+    )  # fmt: skip
+    while search.after_step(seconds_of(counts[-1])):
+        assert len(counts) < 20
+    return counts, reports
+
+
+def test_a_search_ends_at_the_fastest_number_and_remembers_it():
+    counts, (report,) = searched(lambda count: abs(count - 16) + 10)
+    assert counts[0] == 4 and counts[1] != 4 and 8 <= counts[-1] <= 32
+    assert 'Chosen: %d shard' % counts[-1] in report
+    assert remembered(KEY, 100) == counts[-1]
+
+
+def test_the_first_steps_after_a_change_do_not_count():
+    slow_steps = iter([1000.0] * partition_search.SKIPPED_STEPS)
+    steady = searched(lambda count: 1.0 + count)[0]
+    assert searched(lambda count: next(slow_steps, 1.0 + count))[0] == steady

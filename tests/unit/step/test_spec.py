@@ -1,0 +1,51 @@
+"""What a step is built of, in a strategy's scope and without one."""
+
+import keras
+import pytest
+import tensorflow as tf
+
+import keras_parallax as kp
+from keras_parallax.compat.horovod_api import hvd
+from keras_parallax.errors import ScopeError
+from keras_parallax.step import spec as spec_module
+
+
+@pytest.fixture(autouse=True)
+def in_a_graph():
+    with tf.Graph().as_default():
+        yield
+    keras.backend.clear_session()
+
+
+def spec_of_a_model():
+    model = keras.models.Sequential([keras.layers.Embedding(100, 4, input_length=1)])
+    model.compile(keras.optimizers.SGD(), 'mse')
+    return spec_module.spec_of(
+        model.optimizer, model.total_loss, model.trainable_weights, None, None
+    )
+
+
+def test_without_a_strategy_the_ranks_are_horovods(monkeypatch):
+    monkeypatch.setattr(hvd, 'rank', lambda: 3)
+    monkeypatch.setattr(hvd, 'size', lambda: 4)
+    spec = spec_of_a_model()
+    assert (spec.job.rank, spec.job.size, spec.scope, spec.records) == (3, 4, None, {})
+    assert spec.timing.sync and spec.asked.partitions is None
+    with spec.job.call('a call'):
+        assert spec.job.collective(lambda call: ['ran', call]) == ['ran', None]
+
+
+def test_without_ranks_it_says_what_to_do(monkeypatch):
+    def not_initialized():
+        raise ValueError('Horovod has not been initialized; use hvd.init().')
+
+    monkeypatch.setattr(hvd, 'rank', not_initialized)
+    with pytest.raises(ScopeError, match=r'needs a ParallaxStrategy, or hvd.init\(\)'):
+        spec_of_a_model()
+
+
+def test_in_a_scope_it_has_what_the_strategy_was_asked():
+    with kp.ParallaxStrategy(overrides={'embedding_1/embeddings': 'dense'}) as strategy:
+        spec = spec_of_a_model()
+    assert spec.asked is strategy.request and spec.job.rank == 0
+    assert set(spec.variables) <= set(spec.records) and not spec.has_shards

@@ -1,0 +1,143 @@
+"""What a job makes of its first steps: a step is asked to follow another plan, or is left alone."""
+
+import contextlib
+from typing import NamedTuple
+
+import pytest
+
+from keras_parallax.planning.classify import VariableUse
+from keras_parallax.planning.costs import Cluster
+from keras_parallax.planning.plan import make_plan
+from keras_parallax.planning.request import SEARCH, Request, Timing
+from keras_parallax.step import partition_search, tuning
+
+NAMES = 'words', 'items', 'users'
+TABLES = [VariableUse(name, (1000, 8), 'float32', lookups=1) for name in NAMES]
+ONE_EACH = dict.fromkeys(NAMES, 1)
+
+
+class Settings(NamedTuple):
+    compression: type = int
+    pull_compression: type = int
+
+
+class Scope:
+    def __init__(self):
+        self.train_steps = []
+
+
+class Spec:
+    """A `StepSpec`, as far as tuning knows it."""
+
+    def __init__(self, asked, scope):
+        self.asked, self.scope, self.job = asked, scope, self
+        self.timing, self.cluster = Timing(), Cluster(2)
+        self.optimizer, self.settings = None, Settings()
+
+    def plan_for(self, request):
+        return make_plan(TABLES, 2, cluster=self.cluster, **request._asdict())
+
+
+class Step:
+    """A `TrainStep`, as far as tuning knows it; notes in `followed` what it is asked to follow."""
+
+    rank, sync, state = 1, True, 'known'
+
+    def __init__(self, asked, remembered=None, scope=None):
+        self.spec = Spec(asked, scope or Scope())
+        self.spec.scope.train_steps.append(self)
+        self.request = asked._replace(partitions=None if asked.partitions == SEARCH else ONE_EACH)
+        self.density, self.tables, self.followed, self._known = {}, {'words': 1}, [], remembered
+
+    @property
+    def plan(self):
+        plan = self.spec.plan_for(self.request)
+        shards = {planned.name: planned.shards for planned in plan.variables}
+        return plan.as_followed(shards, self.density)
+
+    def replan(self, request):
+        self.followed.append(request)
+        self.request = request
+
+    def gather(self, value):
+        return [self._known, value]
+
+    def call(self, name):
+        return contextlib.ExitStack()
+
+
+@pytest.fixture(autouse=True)
+def no_report(monkeypatch):
+    monkeypatch.setattr(tuning, 'model_report', lambda plan, *_: [])
+
+
+def measured(step, tuned, **density):
+    step.density = density
+    tuned.after_run(1.0, True)
+    return step.followed
+
+
+def test_auto_follows_what_was_measured():
+    step = Step(Request(architecture='auto', density={'words': 0.1}))
+    followed = measured(step, tuning.Tuning(step), items=0.9, users=0.2)
+    assert followed[0].density == {'words': 0.1, 'items': 0.9, 'users': 0.2}
+    assert len(followed) == 1
+
+
+def test_auto_stays_where_another_step_trains_a_table_too():
+    scope = Scope()
+    Step(Request(), scope=scope)
+    step = Step(Request(architecture='auto'), scope=scope)
+    assert not measured(step, tuning.Tuning(step), words=0.1, items=0.9)
+
+
+@pytest.mark.parametrize('density_of_alone, moves', [(0.01, True), (0.9, False)])
+def test_shards_move_if_that_takes_enough_off_the_busiest_server(density_of_alone, moves):
+    step = Step(Request())
+    by_server = {}
+    for planned in step.plan.variables:
+        by_server.setdefault(planned.shards[0].server, []).append(planned.name)
+    (alone,), together = sorted(by_server.values(), key=len)
+    density = dict.fromkeys(together, 0.4)
+    followed = measured(step, tuning.Tuning(step), **dict(density, **{alone: density_of_alone}))
+    assert bool(followed) == moves
+    if moves:
+        servers = [step.plan[name].shards[0].server for name in together]
+        assert set(servers) == {0, 1} and followed[0].partitions == ONE_EACH
+
+
+def test_without_a_measurement_nothing_is_asked():
+    step = Step(Request(architecture='auto'))
+    tuning.Tuning(step).after_run(1.0, False)
+    assert not step.followed
+
+
+def test_the_choice_of_an_earlier_job_is_followed_at_once():
+    step = Step(Request(partitions=SEARCH), remembered=7)
+    tuned = tuning.Tuning(step)
+    assert [request.partitions for request in step.followed] == [7]
+    for _ in range(100):
+        tuned.after_run(1.0, False)
+    assert len(step.followed) == 1
+
+
+def test_a_search_tries_numbers_with_the_densities_that_were_measured():
+    step = Step(Request(partitions=SEARCH))
+    step.gather = lambda value: [value]
+    tuned = tuning.Tuning(step)
+    for _ in range(partition_search.SKIPPED_STEPS + partition_search.MEASURED_STEPS - 1):
+        tuned.after_run(1.0, False)
+    (followed,) = measured(step, tuned, words=0.5, items=0.5)
+    assert followed.partitions not in (None, SEARCH, 2)
+    assert followed.density == {'words': 0.5, 'items': 0.5}
+
+
+def test_a_search_ends_where_another_model_trains_a_table_too(capsys):
+    step = Step(Request(partitions=SEARCH))
+    step.rank = 0
+    tuned = tuning.Tuning(step)
+    Step(Request(), scope=step.spec.scope)
+    for _ in range(100):
+        tuned.after_run(1.0, False)
+    assert not step.followed
+    assert capsys.readouterr().out.count('no search for partitions') == 1
