@@ -1,11 +1,11 @@
-"""Recipes: other graphs make the values that an initializer makes, as a whole and in blocks."""
+"""Other graphs make the values that an initializer makes, as a whole and in blocks."""
 
 import cases
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_parallax.tables import initial_values, initializer_graphs
+from keras_parallax.tables import initializer_graphs
 
 ROWS, WIDTH = 300, 8
 BY_ELEMENT = [
@@ -121,24 +121,3 @@ def test_an_initializer_without_a_seed_draws_one_for_all_who_make_it():
     )
     assert np.array_equal(made(first, ROWS), made(first, ROWS))
     assert not np.array_equal(made(first, ROWS), made(second, ROWS))
-
-
-@pytest.mark.parametrize(
-    'sizes, limit, expected',
-    [
-        ([], 10, []),
-        ([(1, 4), (1, 4), (1, 4)], 8, [['0.0', '1.0'], ['2.0']]),
-        ([(3, 4)], 100, [['0.0'], ['0.1'], ['0.2']]),
-        ([(2, 50), (1, 4)], 8, [['0.0'], ['0.1'], ['1.0']]),
-        ([(0, 4), (1, 4)], 8, [['1.0']]),
-    ],
-)
-def test_small_blocks_share_a_run_and_those_of_a_table_follow_each_other(sizes, limit, expected):
-    fills = [
-        initial_values.FillPlan(
-            None, None, ['%d.%d' % (table, block) for block in range(count)], size, None
-        )
-        for table, (count, size) in enumerate(sizes)
-    ]
-    runs = initial_values.rounds(fills, limit)
-    assert [[first for _, first in run] for run in runs] == expected
