@@ -21,7 +21,6 @@ def compile_of(original):
         original: Keras's own.
     """
 
-    @functools.wraps(original)
     def compile(model, optimizer, *arguments, **named):
         graph_scope = scope_of(tf.get_default_graph())
         if graph_scope is None:
@@ -106,7 +105,6 @@ def train_function_of(original):
         original: Keras's own.
     """
 
-    @functools.wraps(original)
     def make_train_function(model):
         first = _before_training(model)
         original(model)
@@ -156,7 +154,6 @@ def get_gradients_of(original):
         original: that of a Keras package's base class, which its optimizers call in `get_updates`.
     """
 
-    @functools.wraps(original)
     def get_gradients(optimizer, loss, params):
         graph_scope = scope_of(tf.get_default_graph())
         if graph_scope is not None and graph_scope.must_exchange and _is_own_step(optimizer):
@@ -197,7 +194,6 @@ def apply_gradients_of(original):
         original: that of the base class, which `minimize` and those of subclasses call.
     """
 
-    @functools.wraps(original)
     def apply_gradients(optimizer, grads_and_vars, *arguments, **named):
         pairs = list(grads_and_vars)
         graph_scope = scope_of(tf.get_default_graph())
@@ -238,6 +234,15 @@ def _is_called_by_a_step():
             return True
         frame = frame.f_back
     return False
+
+
+#: What takes the place of a method of Keras's: dict from targets of `PATCHES` to functions of the
+#: original.
+METHODS = {
+    'Model.compile': compile_of,
+    'Model._make_train_function': train_function_of,
+    'Optimizer.get_gradients': get_gradients_of,
+}
 
 
 class _TrainFunction:

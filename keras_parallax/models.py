@@ -6,13 +6,13 @@ import warnings
 
 from keras_parallax import compiling, training_loop
 from keras_parallax.checkpoint import keras_file_read, keras_file_write, once, resume
-from keras_parallax.compat import keras_api, late_import, patches
+from keras_parallax.compat import keras_api, late_import, patches, tensorflow_api
+from keras_parallax.compat.graph_queries import ancestors
 from keras_parallax.compat.horovod_api import hvd
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.errors import CheckpointError, ParallaxError, ScopeError
 from keras_parallax.optimizer import ParallaxOptimizer
-from keras_parallax.session import graph_scope as graph_scope_module
-from keras_parallax.session.graph_scope import scope_of
+from keras_parallax.session.graph_scope import WeightRecord, scope_of
 from keras_parallax.step.exchange import MEAN
 from keras_parallax.tables.rows import BLOCK_BYTES
 from keras_parallax.tables.sharded_variable import ShardedVariable
@@ -127,59 +127,21 @@ def _with_objects(value, custom_objects):
     return custom_objects.get(value, value) if isinstance(value, str) else value
 
 
-_is_installed = False
+def _routed(ours, original):
+    """A method of a network's that writes or reads a file: ours, if the model is of a strategy."""
 
-
-def install():
-    """Has what models of a strategy do go through here, once in a process.
-
-    That is also so for a Keras package that the script imports later.
-
-    Keras has no place to plug a file format or an engine in, so its methods are wrapped (Keras
-    2.2.4, TF 1.11; proven by `tests/parallel/test_saving.py` and
-    `tests/parallel/test_compiling.py`). Other models keep Keras's own methods, as ever.
-    """
-    global _is_installed
-    if not _is_installed:
-        _is_installed = True
-        _install()
-        late_import.when_imported('keras', _install)
-
-
-def _install():
-    graph_scope = graph_scope_module.scope_of(tf.get_default_graph())
-    if graph_scope is not None:
-        graph_scope.hand_session_to_keras()
-    native = tf.train.Optimizer
-    if not hasattr(native.apply_gradients, '_parallax'):
-        native.apply_gradients = compiling.apply_gradients_of(native.apply_gradients)
-        native.apply_gradients._parallax = True
-    for package in keras_api.loaded_keras_packages():
-        network, model = package.network, package.module.models.Model
-        if not hasattr(network.save, '_parallax'):
-            network.save = _routed(network.save, keras_file_write.save_model)
-            network.save_weights = _routed(network.save_weights, _save_weights)
-            network.load_weights = _routed(network.load_weights, _load_weights)
-            model.compile = compiling.compile_of(model.compile)
-            patches.replace(model, '_make_train_function', compiling.train_function_of)
-            base = package.module.optimizers.Optimizer
-            base.get_gradients = compiling.get_gradients_of(base.get_gradients)
-            package.layer.add_weight = graph_scope_module.recording(package)
-            training_loop.install(package)
-
-
-def _routed(original, ours):
-    @functools.wraps(original)
     def method(model, filepath, *args, **kwargs):
         # An open file of the caller's is for Keras to fill.
         if not isinstance(filepath, str) or not keras_file_write.is_ours(model):
             return original(model, filepath, *args, **kwargs)
-        if ours is keras_file_write.save_model:
-            return keras_file_write.save_model(model, filepath, *args, **kwargs)
         return ours(original, model, filepath, *args, **kwargs)
 
-    method._parallax = True
     return method
+
+
+def _save(original, model, filepath, *args, **kwargs):
+    del original
+    return keras_file_write.save_model(model, filepath, *args, **kwargs)
 
 
 def _save_weights(original, model, filepath, overwrite=True, save_format=None):
@@ -219,3 +181,85 @@ def _refuse_sharded(model, filepath, done):
             "Sharded tables cannot be %s in TensorFlow's own checkpoint format, which tf.keras "
             'takes for %s; give the path the ending .h5.' % (done, filepath)
         )
+
+
+def _recording(original):
+    """A `Layer.add_weight` that notes each weight of a strategy's graph in its `records`.
+
+    A model may make its weights after its scope was left, when it sees its first batch.
+    """
+
+    def add_weight(layer, *args, **kwargs):
+        graph_scope = scope_of(tf.get_default_graph())
+        if graph_scope is None:
+            return original(layer, *args, **kwargs)
+        package = keras_api.package_of(layer)
+        # Both packages: add_weight(name, shape, dtype, initializer, regularizer, ...).
+        args = list(args)
+        given = args[4] if len(args) > 4 else kwargs.get('regularizer')
+        regularizer = package.module.regularizers.get(given)
+        penalties = []
+        if regularizer is not None:
+
+            def penalty(weight):
+                value = regularizer(weight)
+                if _depends_on(value, weight):
+                    penalties.append(value)
+                return value
+
+            if len(args) > 4:
+                args[4] = penalty
+            else:
+                kwargs['regularizer'] = penalty
+        weight = original(layer, *args, **kwargs)
+        # `l2(0.)` returns the number 0.
+        asks = regularizer if penalties else None
+        graph_scope.records[weight] = WeightRecord(package.name, layer.name, asks, penalties)
+        return weight
+
+    return add_weight
+
+
+def _depends_on(penalty, weight):
+    """Whether what a regularizer has returned is a tensor that tells something of the weight."""
+    return isinstance(penalty, tf.Tensor) and tensorflow_api.storage(weight).op in ancestors(
+        [penalty]
+    )
+
+
+_METHODS = {
+    'Layer.add_weight': _recording,
+    'Network.save': functools.partial(_routed, _save),
+    'Network.save_weights': functools.partial(_routed, _save_weights),
+    'Network.load_weights': functools.partial(_routed, _load_weights),
+    **compiling.METHODS,
+    **training_loop.METHODS,
+}
+
+_is_installed = False
+
+
+def install():
+    """Has what models of a strategy do go through here, once in a process.
+
+    That is also so for a Keras package that the script imports later. Other models keep Keras's own
+    methods, as ever.
+    """
+    global _is_installed
+    if not _is_installed:
+        _is_installed = True
+        _install()
+        late_import.when_imported('keras', _install)
+
+
+def _install():
+    graph_scope = scope_of(tf.get_default_graph())
+    if graph_scope is not None:
+        graph_scope.hand_session_to_keras()
+    patches.replace_method(
+        'tf.train.Optimizer.apply_gradients', tf.train.Optimizer, compiling.apply_gradients_of
+    )
+    for package in keras_api.loaded_keras_packages():
+        owners = package.patched
+        for target, make in _METHODS.items():
+            patches.replace_method(target, owners[target.split('.')[0]], make)

@@ -25,24 +25,6 @@ from keras_parallax.session.graph_scope import scope_of
 from keras_parallax.step.train_step import step_of
 
 
-def install(package):
-    """Wraps the methods of a Keras package's models that train or print, and its `CallbackList`.
-
-    Keras has no list of callbacks for every `fit` (Keras 2.2.4, TF 1.11; proven by
-    `tests/parallel/test_training.py`).
-
-    Args:
-        package: the `KerasPackage`.
-    """
-    model, callback_list = package.module.models.Model, package.callbacks.CallbackList
-    if hasattr(model.fit, '_parallax_fit'):
-        return
-    model.fit = _with_callbacks(model.fit)
-    model.fit_generator = _with_callbacks(_with_step(model.fit_generator))
-    model.evaluate = _quiet(model.evaluate)
-    callback_list.__init__ = _averaging_first(callback_list.__init__)
-
-
 class _Call:
     """The arguments of a call of one of Keras's methods, of which some may be changed.
 
@@ -93,10 +75,6 @@ def _with_callbacks(original):
         finally:
             before.restore_verbose()
 
-    method = functools.wraps(original)(method)
-    # For those who ask which arguments there are without following `__wrapped__`.
-    method.__signature__ = inspect.signature(original)
-    method._parallax_fit = True
     return method
 
 
@@ -127,8 +105,6 @@ def _quiet(original):
             _hush(call, model)
         return original(model, *call.arguments, **call.named)
 
-    method = functools.wraps(original)(method)
-    method.__signature__ = inspect.signature(original)
     return method
 
 
@@ -144,7 +120,6 @@ def _averaging_first(original):
     when it is given the model.
     """
 
-    @functools.wraps(original)
     def init(callback_list, callbacks=None, *arguments, **named):
         callbacks = list(callbacks or [])
         for callback in filter(_is_before, list(callbacks)):
@@ -155,6 +130,16 @@ def _averaging_first(original):
         original(callback_list, callbacks, *arguments, **named)
 
     return init
+
+
+#: What takes the place of a method of Keras's: dict from targets of `PATCHES` to functions of the
+#: original.
+METHODS = {
+    'Model.fit': _with_callbacks,
+    'Model.fit_generator': lambda original: _with_callbacks(_with_step(original)),
+    'Model.evaluate': _quiet,
+    'CallbackList.__init__': _averaging_first,
+}
 
 
 def _scope_of_model(model):

@@ -1,12 +1,12 @@
 """What differs between the Keras packages, and between their versions."""
 
-import contextlib
 import functools
 import importlib
 import sys
 from types import ModuleType
 from typing import NamedTuple
 
+from keras_parallax.compat import patches
 from keras_parallax.compat.tensorflow_api import tf, value_without_devices
 from keras_parallax.compat.versions import SUPPORTED, require
 from keras_parallax.errors import StackError
@@ -50,9 +50,16 @@ class KerasPackage(NamedTuple):
         return importlib.import_module(self._internal + '.engine.network').Network
 
     @property
-    def callbacks(self):
-        """The module of its callbacks, with `CallbackList`."""
-        return importlib.import_module(self._internal + '.callbacks')
+    def patched(self):
+        """Dict from names, as `PATCHES` has them, to the classes whose methods are replaced."""
+        callbacks = importlib.import_module(self._internal + '.callbacks')
+        return {
+            'Layer': self.layer,
+            'Network': self.network,
+            'Model': self.module.models.Model,
+            'Optimizer': self.module.optimizers.Optimizer,
+            'CallbackList': callbacks.CallbackList,
+        }
 
     @property
     def may_overwrite(self):
@@ -115,25 +122,15 @@ def package_of(thing):
     return None
 
 
-@contextlib.contextmanager
 def gradients_by(function):
     """While open, `tf.gradients` is `function(tf.gradients, ys, xs, ...)` for all who call it.
 
     Both Keras packages and `tf.train.Optimizer` look it up in a module when they call it (TF 1.11).
     """
-    compute = _gradients_impl.gradients
-    stand_in = functools.partial(function, compute)
-    modules = [tf, _gradients_impl, _gradients]
-    for module in modules:
-        module.gradients = stand_in
-    try:
-        yield
-    finally:
-        for module in modules:
-            module.gradients = compute
+    stand_in = functools.partial(function, _gradients_impl.gradients)
+    return patches.replaced('tf.gradients', [tf, _gradients_impl, _gradients], stand_in)
 
 
-@contextlib.contextmanager
 def get_gradients_by(package, function):
     """While open, `get_gradients` of a package's optimizers is another function.
 
@@ -148,11 +145,7 @@ def get_gradients_by(package, function):
     def get_gradients(self, loss, params):
         return function(compute, self, loss, params)
 
-    base.get_gradients = get_gradients
-    try:
-        yield
-    finally:
-        base.get_gradients = compute
+    return patches.replaced('Optimizer.get_gradients', [base], get_gradients)
 
 
 #: Where the optimizers of TensorFlow and of `tf.contrib.opt` come from.

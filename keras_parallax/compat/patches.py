@@ -1,15 +1,312 @@
-"""What is changed of Keras and TensorFlow."""
+"""Every place at which Keras, TensorFlow or the process is changed, and why.
 
+`PATCHES` is the list; what is not in it cannot be patched by the functions below, and
+tests/unit/compat/test_patches.py looks for what goes round them. Programs of our own, such as the
+watchdog and `keras-parallax server`, do with their processes what they like.
+"""
+
+import contextlib
 import functools
+import inspect
+from typing import NamedTuple
+
+#: Kinds of patches: a method that is replaced for good, or while a step is built; the class of an
+#: object of theirs; an attribute that is set on one; a hook that the process has once.
+METHOD, WHILE_OPEN, CLASS, ATTRIBUTE, PROCESS = 'method', 'while open', 'class', 'attribute', 'hook'
+
+_KERAS = 'Keras 2.2.4, TF 1.11'
+_TENSORFLOW = 'TF 1.11'
+_HOROVOD = 'Horovod 0.19.5'
 
 
-def replace(owner, name, make):
-    """Puts another method in the place of one of a framework's class.
+class Patch(NamedTuple):
+    """Something of others that is changed.
+
+    Attributes:
+        kind: `METHOD`, `WHILE_OPEN`, `CLASS`, `ATTRIBUTE` or `PROCESS`.
+        target: what is changed. Methods are those of both Keras packages, unless they are `tf`'s.
+        why: what there is no other way to do.
+        version: the versions that have no other way.
+        test: the test that fails without.
+    """
+
+    kind: str
+    target: str
+    why: str
+    version: str
+    test: str
+
+
+PATCHES = (
+    Patch(
+        METHOD,
+        'Layer.add_weight',
+        'no variable leads to its regularizer, whose penalty must be told from the loss',
+        _KERAS,
+        'tests/parallel/test_equality.py::test_workers_equal_plain_keras_on_the_joined_batch',
+    ),
+    Patch(
+        METHOD,
+        'Network.save',
+        'Keras would take whole tables into memory, and has no place to plug a format in',
+        _KERAS,
+        'tests/parallel/test_saving.py::test_every_way_to_save_writes_the_same_file',
+    ),
+    Patch(
+        METHOD,
+        'Network.save_weights',
+        'as Network.save',
+        _KERAS,
+        'tests/parallel/test_saving.py::test_weights_alone_are_those_of_the_model',
+    ),
+    Patch(
+        METHOD,
+        'Network.load_weights',
+        'as Network.save',
+        _KERAS,
+        'tests/parallel/test_saving.py::test_one_rank_alone_loads_weights_by_name',
+    ),
+    Patch(
+        METHOD,
+        'Model.compile',
+        'the optimizer is wrapped although the script gives a plain one',
+        _KERAS,
+        'tests/parallel/test_compiling.py::'
+        'test_a_script_with_no_line_of_ours_but_the_scope_equals_plain_keras',
+    ),
+    Patch(
+        METHOD,
+        'Model._make_train_function',
+        'a model that would train on each rank alone is refused before its first step',
+        _KERAS,
+        'tests/parallel/test_compiling.py::'
+        'test_a_model_of_the_scope_that_is_compiled_after_it_is_refused_before_its_first_step',
+    ),
+    Patch(
+        METHOD,
+        'Optimizer.get_gradients',
+        'updates that a script builds of a plain optimizer are refused',
+        _KERAS,
+        'tests/parallel/test_compiling.py::'
+        'test_updates_of_an_optimizer_that_is_not_wrapped_are_refused_where_they_are_built',
+    ),
+    Patch(
+        METHOD,
+        'tf.train.Optimizer.apply_gradients',
+        'a step by hand that exchanges nothing is refused',
+        _TENSORFLOW,
+        'tests/parallel/test_compiling.py::'
+        'test_a_step_by_hand_that_exchanges_nothing_is_refused_and_one_that_does_is_not',
+    ),
+    Patch(
+        METHOD,
+        'Model.fit',
+        'there is no list of callbacks for every fit, in which ranks compare and average',
+        _KERAS,
+        'tests/parallel/test_training.py::test_fit_gives_the_numbers_and_decisions_of_plain_keras',
+    ),
+    Patch(
+        METHOD,
+        'Model.fit_generator',
+        'as Model.fit; tf.keras calls callbacks before it has built a step',
+        _KERAS,
+        'tests/parallel/test_training.py::'
+        'test_generators_arguments_by_place_and_a_second_fit_are_no_different',
+    ),
+    Patch(
+        METHOD,
+        'Model.evaluate',
+        'its progress bar is not printed once for each rank',
+        _KERAS,
+        'tests/parallel/test_training.py::test_only_rank_0_prints_unless_asked',
+    ),
+    Patch(
+        METHOD,
+        'CallbackList.__init__',
+        "averages come before Keras's own progress bar, and rank 0 writes for all",
+        _KERAS,
+        'tests/parallel/test_training.py::'
+        'test_what_all_ranks_would_write_rank_0_writes_once_with_the_numbers_of_plain_keras',
+    ),
+    Patch(
+        WHILE_OPEN,
+        'Optimizer.get_gradients',
+        "a user's optimizer asks for gradients itself, and gets the exchanged ones",
+        _KERAS,
+        'tests/unit/updates/test_asked_gradients.py::'
+        'test_an_own_optimizer_gives_the_numbers_of_plain_keras',
+    ),
+    Patch(
+        WHILE_OPEN,
+        'tf.gradients',
+        'as Optimizer.get_gradients; three modules have it, and callers look it up in either',
+        _TENSORFLOW,
+        'tests/unit/updates/test_asked_gradients.py::'
+        'test_an_own_optimizer_gives_the_numbers_of_plain_keras',
+    ),
+    Patch(
+        CLASS,
+        'tf.Session',
+        'a session of before the scope goes on, with what it holds, as a ParallaxSession',
+        _TENSORFLOW,
+        'tests/parallel/test_sessions.py::test_one_process_goes_on_with_the_session_that_keras_had',
+    ),
+    Patch(
+        CLASS,
+        'tf.Variable',
+        'layers and callbacks go on with the variable of a table when its rows lie in shards',
+        _TENSORFLOW,
+        'tests/parallel/test_tables.py::'
+        'test_every_way_to_read_or_write_a_table_gives_plain_kerass_values',
+    ),
+    Patch(
+        CLASS,
+        'tf.Variable.name',
+        "a user's formula may go by the name of a variable, and gets the table's for a shard",
+        _TENSORFLOW,
+        'tests/parallel/test_equality.py::test_workers_with_a_users_optimizer_equal_plain_keras',
+    ),
+    Patch(
+        ATTRIBUTE,
+        '_parallax_scope',
+        'of a graph: its GraphScope, which lives as long as the graph',
+        _TENSORFLOW,
+        'tests/unit/test_single_process.py::test_a_model_built_after_clear_session_starts_anew',
+    ),
+    Patch(
+        ATTRIBUTE,
+        '_parallax_lock',
+        'of a graph: its GraphLock, which lives as long as the graph',
+        _TENSORFLOW,
+        'tests/parallel/test_sessions.py::'
+        'test_threads_read_and_predict_while_another_builds_and_runs_steps',
+    ),
+    Patch(
+        ATTRIBUTE,
+        '_parallax',
+        'of a variable whose rows lie in shards: its storage and its Table',
+        _TENSORFLOW,
+        'tests/parallel/test_tables.py::'
+        'test_what_was_made_of_a_table_follows_it_to_other_shards_and_back',
+    ),
+    Patch(
+        ATTRIBUTE,
+        '_parallax_rows',
+        'of a large weight: by what a file is filled block by block, made once',
+        _TENSORFLOW,
+        'tests/parallel/test_saving.py::'
+        'test_tables_larger_than_a_block_take_less_than_a_block_of_memory',
+    ),
+    Patch(
+        ATTRIBUTE,
+        '_parallax_iterator',
+        'of a one-shot iterator: the one that has taken its place',
+        _TENSORFLOW,
+        'tests/parallel/test_sessions.py::'
+        'test_what_a_session_holds_and_any_way_to_run_a_step_give_the_numbers_of_plain_keras',
+    ),
+    Patch(
+        PROCESS,
+        'sys.meta_path',
+        'a Keras package that the script imports after the strategy is patched, too',
+        'Python 3.6',
+        'tests/unit/test_compiling.py::'
+        'test_what_is_to_be_done_is_done_once_when_the_package_is_complete',
+    ),
+    Patch(
+        PROCESS,
+        'sys.excepthook',
+        'the other ranks are told what a rank has failed with',
+        'Python 3.6',
+        'tests/parallel/test_failures.py::test_a_failed_job_ends_and_says_why',
+    ),
+    Patch(
+        PROCESS,
+        'atexit.register',
+        'a rank that has ended is told from one that is lost; locks of files go',
+        'Python 3.6',
+        'tests/parallel/test_failures.py::test_a_job_ends_well',
+    ),
+    Patch(
+        PROCESS,
+        'set_terminate',
+        'Horovod ends the process where a connection breaks, before a reason is told',
+        _HOROVOD,
+        'tests/parallel/test_failures.py::test_a_failed_job_ends_and_says_why',
+    ),
+    Patch(
+        PROCESS,
+        'jemalloc',
+        'pages that a step frees are kept for the next step',
+        _TENSORFLOW,
+        'tests/unit/compat/test_jemalloc.py::'
+        'test_a_step_does_not_wait_for_pages_that_the_step_before_it_had',
+    ),
+)
+
+_LISTED = {(patch.kind, patch.target) for patch in PATCHES}
+
+#: Pairs of class and name of method of what is replaced for good.
+_replaced = set()
+
+
+def replace_method(target, owner, make):
+    """Puts another method in the place of a class's own, once in a process.
 
     Args:
+        target: which one, as `PATCHES` has it.
         owner: the class.
-        name: the method's name.
-        make: a function from the original method to the one that takes its place.
+        make: function from the original to the method that takes its place.
     """
+    _require_listed(METHOD, target)
+    name = target.rsplit('.', 1)[1]
+    if (owner, name) in _replaced:
+        return
     original = getattr(owner, name)
-    setattr(owner, name, functools.wraps(original)(make(original)))
+    method = functools.wraps(original)(make(original))
+    # For those who ask which arguments there are without following `__wrapped__`.
+    method.__signature__ = inspect.signature(original)
+    setattr(owner, name, method)
+    _replaced.add((owner, name))
+
+
+@contextlib.contextmanager
+def replaced(target, owners, function):
+    """While open, another function is in the place of one that classes or modules have in common.
+
+    Args:
+        target: which one, as `PATCHES` has it.
+        owners: a list of the classes or modules.
+        function: what takes its place.
+    """
+    _require_listed(WHILE_OPEN, target)
+    name = target.rsplit('.', 1)[1]
+    originals = [getattr(owner, name) for owner in owners]
+    for owner in owners:
+        setattr(owner, name, function)
+    try:
+        yield
+    finally:
+        for owner, original in zip(owners, originals):
+            setattr(owner, name, original)
+
+
+def change_class(target, thing, cls):
+    """Makes an object one of another class, whose methods find the attributes that it has.
+
+    Args:
+        target: what it is, as `PATCHES` has it.
+        thing: the object.
+        cls: the class.
+
+    Returns:
+        The object.
+    """
+    _require_listed(CLASS, target)
+    thing.__class__ = cls
+    return thing
+
+
+def _require_listed(kind, target):
+    if (kind, target) not in _LISTED:
+        raise KeyError('%s %s is not in PATCHES.' % (kind, target))

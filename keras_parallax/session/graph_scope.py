@@ -1,7 +1,6 @@
 """What a strategy keeps of a graph: its devices, its session, and the weights made in its scope."""
 
 import contextlib
-import functools
 import itertools
 import warnings
 import weakref
@@ -576,58 +575,4 @@ def compiled_outside():
     return ScopeError(
         'model.compile() ran outside the scope of its ParallaxStrategy; build and compile the '
         'model inside `with strategy:`.'
-    )
-
-
-def recording(package):
-    """A `Layer.add_weight` that notes each weight of a strategy's graph in its `records`.
-
-    Neither Keras package leaves a trace from a variable to its regularizer, and the penalty must be
-    told from the other ways in which the loss reads the variable. So `Layer.add_weight` is wrapped
-    (Keras 2.2.4, TF 1.11; proven by `tests/parallel/test_equality.py`, the regularized cases). A
-    model may make its weights after its scope was left, when it sees its first batch.
-
-    Args:
-        package: the `KerasPackage` whose layers make the weights.
-
-    Returns:
-        A function to take the place of the package's own.
-    """
-    original = package.layer.add_weight
-
-    @functools.wraps(original)
-    def add_weight(layer, *args, **kwargs):
-        graph_scope = scope_of(tf.get_default_graph())
-        if graph_scope is None:
-            return original(layer, *args, **kwargs)
-        # Both packages: add_weight(name, shape, dtype, initializer, regularizer, ...).
-        args = list(args)
-        given = args[4] if len(args) > 4 else kwargs.get('regularizer')
-        regularizer = package.module.regularizers.get(given)
-        penalties = []
-        if regularizer is not None:
-
-            def penalty(weight):
-                value = regularizer(weight)
-                if _depends_on(value, weight):
-                    penalties.append(value)
-                return value
-
-            if len(args) > 4:
-                args[4] = penalty
-            else:
-                kwargs['regularizer'] = penalty
-        weight = original(layer, *args, **kwargs)
-        # `l2(0.)` returns the number 0.
-        asks = regularizer if penalties else None
-        graph_scope.records[weight] = WeightRecord(package.name, layer.name, asks, penalties)
-        return weight
-
-    return add_weight
-
-
-def _depends_on(penalty, weight):
-    """Whether what a regularizer has returned is a tensor that tells something of the weight."""
-    return isinstance(penalty, tf.Tensor) and tensorflow_api.storage(weight).op in ancestors(
-        [penalty]
     )

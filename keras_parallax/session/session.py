@@ -7,7 +7,7 @@ import time
 import warnings
 from typing import Any, List, NamedTuple
 
-from keras_parallax.compat import jemalloc, session_hooks
+from keras_parallax.compat import jemalloc, patches, session_hooks
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.errors import ScopeError
 from keras_parallax.session import row_fetches
@@ -28,7 +28,8 @@ def adopt(session, scope):
         The session.
     """
     cls = type(session)
-    session.__class__ = type(cls.__name__, (ParallaxSession, cls), {'__module__': cls.__module__})
+    ours = type(cls.__name__, (ParallaxSession, cls), {'__module__': cls.__module__})
+    patches.change_class('tf.Session', session, ours)
     session._belongs_to(scope)
     return session
 

@@ -1,8 +1,28 @@
 """The front of a sharded table: the model's own variable, which goes on working as one."""
 
-from keras_parallax.compat import keras_api, tensorflow_api
+from typing import Any, Callable, NamedTuple
+
+from keras_parallax.compat import keras_api, patches, tensorflow_api
 from keras_parallax.compat.tensorflow_api import ResourceVariable, tf
 from keras_parallax.tables.rows import ShardedRows
+
+
+class _Binding(NamedTuple):
+    """What a `ShardedVariable` has of ours.
+
+    Attributes:
+        storage: the tensor of its former storage.
+        table: the `Table`.
+        pull: function from an ids tensor to rows.
+        rows: the `ShardedRows`, or `None` of a scalar.
+        former: the class that it had.
+    """
+
+    storage: tf.Tensor
+    table: Any
+    pull: Callable
+    rows: Any
+    former: type
 
 
 class ShardedVariable(ResourceVariable):
@@ -32,43 +52,32 @@ class ShardedVariable(ResourceVariable):
             pull: function from an ids tensor to the rows of the table.
         """
         storage = tensorflow_api.storage(variable)
-        variable._parallax_class = type(variable)
-        variable.__class__ = cls
+        former = type(variable)
+        patches.change_class('tf.Variable', variable, cls)
         keras_api.mark_initialized(variable)
-        cls._bind(variable, storage, table, pull)
+        _bind(variable, storage, table, pull, former)
 
-    @classmethod
-    def rebind(cls, table):
+    @staticmethod
+    def rebind(table):
         """Makes the front of a table whose shards are others now that of the new ones.
 
         Args:
             table: the `Table`, with its new shards made.
         """
-        storage, _, pull, _ = table.variable._parallax
-        cls._bind(table.variable, storage, table, pull)
+        bound = table.variable._parallax
+        _bind(table.variable, bound.storage, table, bound.pull, bound.former)
 
     @staticmethod
     def give_back(variable):
         """Makes the front of a table the ordinary variable again that it was."""
-        variable.__class__ = variable._parallax_class
+        patches.change_class('tf.Variable', variable, variable._parallax.former)
+        del variable._parallax
         keras_api.forget_assignment(variable)
-        for name in ('_parallax', '_parallax_class'):
-            variable.__dict__.pop(name, None)
-
-    @staticmethod
-    def _bind(variable, storage, table, pull):
-        rows = None
-        # What Keras has cached writes to the old storage.
-        keras_api.forget_assignment(variable)
-        if table.plan.shape:
-            rows = ShardedRows(storage.op.name + ':0', table.shards, table.plan.shape, table)
-            keras_api.assign_by(variable, rows.assignment)
-        variable._parallax = (storage, table, pull, rows)
 
     @property
     def table(self):
         """The `Table` whose front this variable is."""
-        return self._parallax[1]
+        return self._parallax.table
 
     @property
     def sharded_rows(self):
@@ -77,14 +86,14 @@ class ShardedVariable(ResourceVariable):
         Raises:
             AttributeError: it is a scalar.
         """
-        if self._parallax[3] is None:
+        if self._parallax.rows is None:
             raise AttributeError('A scalar has no rows.')
-        return self._parallax[3]
+        return self._parallax.rows
 
     @property
     def op(self):
         """The operation of the variable's former storage, which has its name."""
-        return self._parallax[0].op
+        return self._parallax.storage.op
 
     @property
     def handle(self):
@@ -125,7 +134,7 @@ class ShardedVariable(ResourceVariable):
     @property
     def _graph_element(self):
         # What a `tf.train.Saver` takes for the variable, to tell its name and kind.
-        return tensorflow_api.read_of(self._parallax[0], self.dtype)
+        return tensorflow_api.read_of(self._parallax.storage, self.dtype)
 
     def get_shape(self):
         """The shape of the whole table."""
@@ -160,16 +169,16 @@ class ShardedVariable(ResourceVariable):
     def load(self, value, session=None):
         """Sets the whole table to an array, for the whole job."""
         session = session or tf.get_default_session()
-        if self._parallax[3] is None:
+        if self._parallax.rows is None:
             session.run(self.assign(value, read_value=False))
         else:
-            assignment = self._parallax[3].assignment
+            assignment = self._parallax.rows.assignment
             session.run(assignment, {assignment.placeholder: value})
 
     def sparse_read(self, indices, name=None):
         """Pulls rows; `tf.gather` and `tf.nn.embedding_lookup` call it."""
         del name
-        return self._parallax[2](indices)
+        return self._parallax.pull(indices)
 
     def _lazy_read(self, op):
         # What an assignment returns; the read waits for it, and gives what is on the shards then.
@@ -182,3 +191,13 @@ class ShardedVariable(ResourceVariable):
             self.shape,
             len(self.table.shards),
         )
+
+
+def _bind(variable, storage, table, pull, former):
+    rows = None
+    # What Keras has cached writes to the old storage.
+    keras_api.forget_assignment(variable)
+    if table.plan.shape:
+        rows = ShardedRows(storage.op.name + ':0', table.shards, table.plan.shape, table)
+        keras_api.assign_by(variable, rows.assignment)
+    variable._parallax = _Binding(storage, table, pull, rows, former)

@@ -3,7 +3,7 @@
 import contextlib
 from typing import Any, Dict, List, NamedTuple, Optional
 
-from keras_parallax.compat import graph_queries, keras_api, tensorflow_api
+from keras_parallax.compat import graph_queries, keras_api, patches, tensorflow_api
 from keras_parallax.compat.tensorflow_api import ResourceVariable, tf
 from keras_parallax.errors import PlanError
 from keras_parallax.job import devices
@@ -160,7 +160,7 @@ def _named_as_tables(pairs):
         yield
     finally:
         for variable, cls in classes:
-            variable.__class__ = cls
+            patches.change_class('tf.Variable.name', variable, cls)
 
 
 def _owner_of_slot(slot, of_rank):
