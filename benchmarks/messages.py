@@ -40,7 +40,7 @@ def traced(model, batch):
     # the step is run by name, with what only those functions read put into the graph.
     for connection in scope.train_step_of(model.train_function.updates_op.name).connections:
         redirect_readers(connection.replaced, connection.replacement)
-    scope.open_session()
+    scope.sessions.open()
     feeds = model._feed_inputs + model._feed_targets + model._feed_sample_weights
     inputs, target = batch
     metadata = tf.RunMetadata()

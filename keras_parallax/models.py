@@ -255,7 +255,7 @@ def install():
 def _install():
     graph_scope = scope_of(tf.get_default_graph())
     if graph_scope is not None:
-        graph_scope.hand_session_to_keras()
+        graph_scope.sessions.hand_to_keras()
     patches.replace_method(
         'tf.train.Optimizer.apply_gradients', tf.train.Optimizer, compiling.apply_gradients_of
     )

@@ -173,9 +173,9 @@ class ParallaxStrategy:
         graph_scope_module.require_graph()
         graph = tf.get_default_graph()
         graph_scope = graph_scope_module.attach(graph, self._job, self._server, self._servers)
-        graph_scope.hand_session_to_keras()
+        graph_scope.sessions.hand_to_keras()
         if graph_scope.server and self.request.architecture == PS:
-            graph_scope.use_server()
+            graph_scope.sessions.use_server()
         self._stack = contextlib.ExitStack()
         self._stack.enter_context(graph_scope.opened_by(self))
         self._graph_scope = graph_scope

@@ -97,7 +97,7 @@ def _iterator_problem(scope, error):
     node = _NODE.search(message)
     if not isinstance(error, tf.errors.FailedPreconditionError) or not node:
         return None
-    iterator = scope.lost_iterator(node.group('node'))
+    iterator = scope.sessions.lost_iterator(node.group('node'))
     if iterator is None:
         return None
     return ScopeError(

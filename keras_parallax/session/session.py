@@ -43,10 +43,12 @@ class ParallaxSession(session_hooks.HookedSession):
 
     Args:
         scope: the `GraphScope` whose graph it runs.
+        target: what it connects to, `''` for nothing.
+        config: its `tf.ConfigProto`.
     """
 
-    def __init__(self, scope):
-        super().__init__(scope.target, graph=scope.graph, config=scope.session_config)
+    def __init__(self, scope, target, config):
+        super().__init__(target, graph=scope.graph, config=config)
         self._belongs_to(scope)
 
     def _belongs_to(self, scope):
@@ -72,14 +74,14 @@ class ParallaxSession(session_hooks.HookedSession):
         run = functools.partial(
             translated, self._scope, super().run, options=options, run_metadata=run_metadata
         )
-        fetches = rows_module.replaced(fetches, self._scope.redirect())
+        fetches = rows_module.replaced(fetches, self._scope.runs.redirect())
         session = self._scope.session
         order = self._scope.order_write
         return row_fetches.run(run, session, fetches, feed_dict, session._detours.here, order)
 
     def make_callable(self, fetches, feed_list=None, accept_options=False):
         """Makes a callable as `tf.Session.make_callable` does."""
-        fetches = rows_module.replaced(fetches, self._scope.redirect())
+        fetches = rows_module.replaced(fetches, self._scope.runs.redirect())
         function = super().make_callable(fetches, feed_list, accept_options)
 
         def call(*args, **kwargs):
@@ -115,33 +117,33 @@ class ParallaxSession(session_hooks.HookedSession):
 
     def before_run(self):
         """Has the scope's session learn what is new in the graph."""
-        self._scope.extend_session()
+        self._scope.sessions.extend()
 
     def run_call(self, call):
         """Runs a `session_hooks.Call` in the scope's session, and what a training step needs."""
         scope = self._scope
-        steps = scope.steps_run_by(call.operation_names)
+        steps = scope.runs.steps_run_by(call.operation_names)
         targets = call.target_names
-        waiting = scope.gated(targets, call.fetch_names)
+        waiting = scope.runs.gated(targets, call.fetch_names)
         if waiting != targets:
             call = call.with_targets(self.graph, waiting)
         if not steps:
-            with scope.session_in_use() as session:
+            with scope.sessions.in_use() as session:
                 return session.run_here(call)
         jemalloc.free_pages().keep()
-        with _counted(scope.job, steps), scope.session_in_use() as session:
+        with _counted(scope.job, steps), scope.sessions.in_use() as session:
             if _connections(steps):
                 return session._run_connected(steps, call)
             return session.run_here(call)
 
     def run_part(self, handle, call):
         """Runs a part of what was set up, which is no training step, in the scope's session."""
-        if self._scope.steps_run_by(call.operation_names):
+        if self._scope.runs.steps_run_by(call.operation_names):
             raise ScopeError(
                 'A training step runs in one piece: run it with session.run, or by Keras, not with '
                 'session.partial_run.'
             )
-        with self._scope.session_in_use() as session:
+        with self._scope.sessions.in_use() as session:
             return session.run_part_here(handle, call)
 
     def _run_connected(self, steps, call):
@@ -228,15 +230,15 @@ class _Function:
             self._made = self._make()
 
     def _make(self):
-        scope, redirected = self._scope, self._scope.redirect()
+        scope, redirected = self._scope, self._scope.runs.redirect()
         options = session_hooks.connected_options(self._given, [])
         for number, name in enumerate(options.fetch):
             if name in redirected:
                 options.fetch[number] = tf.convert_to_tensor(redirected[name]).name
         names = [name.split(':')[0] for name in list(options.target) + list(options.fetch)]
         # Before copies take the place of what writes beside the optimizer.
-        steps = scope.steps_run_by(names)
-        options.target[:] = scope.gated(options.target, options.fetch)
+        steps = scope.runs.steps_run_by(names)
+        options.target[:] = scope.runs.gated(options.target, options.fetch)
         self._asked.before_run()
         runs = [] if steps else list(options.fetch) + list(options.target)
         # Some tensors come through the host's leader in a training step, and in nothing else: so
@@ -249,12 +251,12 @@ class _Function:
         scope = self._scope
         with contextlib.ExitStack() as use:
             with scope.lock.held():
-                scope.see_new_operations()
+                scope.sessions.see_new_operations()
                 if self._made.session is not scope.session:
                     self._made = self._make()
                 made = self._made
-                use.enter_context(scope.session_in_use())
-            if run_metadata is not None and scope.target:
+                use.enter_context(scope.sessions.in_use())
+            if run_metadata is not None and scope.sessions.target:
                 if not _connections(made.steps):
                     return self._run_traced(made, args, run_metadata)
                 _warn_of_trace()

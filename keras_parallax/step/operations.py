@@ -204,7 +204,7 @@ class StepOperations:
             fills: their `initial_values.FillPlan`s, or nothing if rows are copied to them.
         """
         spec = self._spec
-        spec.scope.open_session()
+        spec.scope.sessions.open()
         session = spec.package.backend.get_session()
         new = [part.variable for table in tables for part in table.parts_of(spec.job.rank)]
         new += self.storage

@@ -41,7 +41,7 @@ def check_moves(spec, operations):
 
 def may_move(step):
     """Whether a step's tables can move: their slots are known, and no other step trains them."""
-    others = [other for other in step.spec.scope.train_steps if other is not step]
+    others = [other for other in step.spec.scope.runs.train_steps if other is not step]
     return step.state is not None and all(
         step.tables.keys().isdisjoint(other.tables) for other in others
     )

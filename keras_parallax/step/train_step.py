@@ -174,9 +174,9 @@ def _build(spec):
     sharded = any(planned.shards for planned in plan.variables)
     present, several = {}, scope is not None and spec.job.size > 1
     if scope:
-        scope.hand_session_to_keras()
+        scope.sessions.hand_to_keras()
     if sharded:
-        scope.use_server()
+        scope.sessions.use_server()
         present = sharding.set_aside(spec.variables, plan, scope.session)
     if several:
         asked = [request, spec.timing]
@@ -189,9 +189,9 @@ def _build(spec):
     resharding.check_moves(spec, operations)
     step = TrainStep(spec, request, plan, tables, operations)
     if scope:
-        scope.note_gate(step.whole_step, step)
+        scope.runs.note_gate(step.whole_step, step)
     if several or sharded:
-        scope.note_train_step(step.whole_step, step)
+        scope.runs.note_train_step(step.whole_step, step)
     if sharded:
         spec.job.process_end.interrupt_on_failure(step)
         operations.initialize(list(fills), list(fills.values()))

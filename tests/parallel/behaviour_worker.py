@@ -23,7 +23,7 @@ from raised import error_of  # noqa: E402
 import keras_parallax as kp  # noqa: E402
 from keras_parallax.compat import graph_queries  # noqa: E402
 from keras_parallax.job import devices  # noqa: E402
-from keras_parallax.session import graph_scope  # noqa: E402
+from keras_parallax.session import graph_sessions  # noqa: E402
 from keras_parallax.step import train_step  # noqa: E402
 from keras_parallax.tables import initial_values  # noqa: E402
 
@@ -346,7 +346,7 @@ def tables_later(rank, moved):
     """A model without tables trains, then one with a table, then the first one again."""
     if moved == 'in_blocks':
         # Of more than a number; 32 MiB would take long.
-        graph_scope.COPY_BYTES = 8
+        graph_sessions.COPY_BYTES = 8
 
     def dense(keras):
         layers = [keras.layers.Dense(3, input_shape=(cases.LENGTH,)), keras.layers.Dense(1)]
