@@ -112,14 +112,9 @@ class HookedSession(tf.Session):
         """Runs an operation that this session knows, whatever another thread does to the graph."""
         self.run_here(Call(None, {}, [], [operation._c_op], None))
 
-    def close_for_good(self):
-        """Closes the session; whoever holds it may go on asking it."""
-        super().close()
-        self._closed = False
-
-    def mark_closed(self):
-        """Has the session refuse to run anything more."""
-        self._closed = True
+    def refuse(self, refuses):
+        """Has the session refuse to run anything, or not, whether it is closed or not."""
+        self._closed = refuses
 
     def _do_run(self, handle, target_list, fetch_list, *arguments):
         with self.running(fetch_list + target_list):

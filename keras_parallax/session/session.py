@@ -60,13 +60,17 @@ class ParallaxSession(session_hooks.HookedSession):
     def retire(self):
         """Closes the session; whoever holds it goes on with the scope's."""
         self._connected.clear()
-        self.uses.when_over(self.close_for_good)
+        self.uses.when_over(self._close_for_good)
+
+    def _close_for_good(self):
+        super().close()
+        self.refuse(False)
 
     def close(self):
         """Closes the session, but not the scope's, if that is another."""
         if self._scope.session is self:
             super().close()
-        self.mark_closed()
+        self.refuse(True)
 
     def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
         """Runs as `tf.Session.run` does; tables that are sharded are read and set in blocks."""

@@ -36,7 +36,8 @@ class ShardedVariable(ResourceVariable):
 
     It derives from `ResourceVariable` because TensorFlow 1.11's `embedding_lookup` asks only
     those for rows, and reads every other variable whole; the storage of the original variable is
-    not used any more.
+    not used any more. It has more methods than other classes of ours because TensorFlow and Keras
+    may ask a variable for each of them.
     """
 
     _cached_value = None

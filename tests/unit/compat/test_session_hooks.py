@@ -3,6 +3,7 @@
 import contextlib
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from keras_parallax.compat import session_hooks
@@ -78,9 +79,13 @@ def test_a_call_can_be_made_into_a_function_with_further_edges():
     assert function(np.float32(5.0)) == [10.0]
 
 
-def test_a_session_that_is_closed_for_good_may_still_be_asked():
+def test_a_session_that_is_closed_may_still_be_asked_unless_it_refuses():
     session = NotingSession(graph_of_sum())
-    session.close_for_good()
+    session.close()
+    session.refuse(False)
     session.run_call = lambda call: ['instead']
     session.before_run = lambda: None
     assert session.run('twice:0', {'given:0': 4.0}) == 'instead'
+    session.refuse(True)
+    with pytest.raises(RuntimeError, match='closed'):
+        session.run('twice:0')
