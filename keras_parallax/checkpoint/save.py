@@ -21,7 +21,7 @@ from keras_parallax.checkpoint.manifest import (
     remove_parts,
     write_manifest,
 )
-from keras_parallax.compat import keras_api, tensorflow_api
+from keras_parallax.compat import keras_api, tensorflow_optimizers
 from keras_parallax.errors import CheckpointError
 from keras_parallax.step.train_step import step_of
 from keras_parallax.tables.rows import BLOCK_BYTES, ShardedRows, numpy_dtype
@@ -209,7 +209,7 @@ def scalars(optimizer):
     inner = adapter_of(optimizer).inner
     if inner is not None:
         attributes.update({'optimizer.' + name: value for name, value in vars(inner).items()})
-        others = (tensorflow_api.kept_by(inner, optimizer.iterations.graph, []) or [{}])[0]
+        others = (tensorflow_optimizers.kept_by(inner, optimizer.iterations.graph, []) or [{}])[0]
         attributes.update({'optimizer.' + name: value for name, value in others.items()})
     return {
         name: value

@@ -148,19 +148,6 @@ def get_gradients_by(package, function):
     return patches.replaced('Optimizer.get_gradients', [base], get_gradients)
 
 
-#: Where the optimizers of TensorFlow and of `tf.contrib.opt` come from.
-OF_TENSORFLOW = ('tensorflow.python.training.', 'tensorflow.contrib.opt.')
-
-
-def sums_own_rows(optimizer):
-    """Whether a `tf.train.Optimizer` of a user's takes rows that come more than once itself."""
-    methods = ('_apply_sparse_duplicate_indices', '_resource_apply_sparse_duplicate_indices')
-    return any(
-        not getattr(optimizer, method).__func__.__module__.startswith(OF_TENSORFLOW)
-        for method in methods
-    )
-
-
 def open_session_of(package, graph):
     """The session that a Keras package has open for a graph, or `None`; it never opens one.
 

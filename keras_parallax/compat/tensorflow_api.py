@@ -283,46 +283,6 @@ def value_without_devices(tensor):
         return session.run(tf.import_graph_def(definition, return_elements=[tensor.name]))[0]
 
 
-def kept_by(optimizer, graph, variables):
-    """The variables that a `tf.train.Optimizer` keeps for some of its graph's variables.
-
-    Args:
-        optimizer: the optimizer, whose updates are built.
-        graph: the graph.
-        variables: variables of the graph, all of which it updates.
-
-    Returns:
-        A pair: dict from names to the variables that belong to none of them, such as the powers of
-        Adam's betas, and dict from names of slots to lists of variables, in order of `variables`.
-        `None` if it keeps more than a number besides slots, or not the same slots for all.
-    """
-    # `variables()` lists them without their names (TF 1.11).
-    others = {name: one for (name, of), one in optimizer._non_slot_dict.items() if of is graph}
-    slots = {
-        name: [optimizer.get_slot(variable, name) for variable in variables]
-        for name in optimizer.get_slot_names()
-    }
-    found = [slot for of_name in slots.values() for slot in of_name]
-    if None in found or any(one.shape.ndims != 0 for one in others.values()):
-        return None
-    return others, slots
-
-
-def forget_slots(optimizer, variables):
-    """Has a `tf.train.Optimizer` make new slots for variables that it has updated before.
-
-    It would keep those that it has (TF 1.11; proven by `tests/parallel/test_behaviour.py`, the case
-    `measured:tf_adam`).
-
-    Args:
-        optimizer: the optimizer.
-        variables: the variables.
-    """
-    for slots in optimizer._slots.values():
-        for variable in variables:
-            slots.pop((variable.op.graph, variable.op.name), None)
-
-
 def assign_freed(variable, value):
     """An operation that assigns a variable whose memory was freed."""
     if isinstance(variable, ResourceVariable):

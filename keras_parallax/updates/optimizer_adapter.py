@@ -7,7 +7,7 @@ what the graph of its updates tells (`formulas`).
 
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from keras_parallax.compat import keras_api, tensorflow_api
+from keras_parallax.compat import tensorflow_optimizers
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.planning.classify import ANY_ROWS, Reach
 from keras_parallax.updates import formula_graph, formulas, fused_kernels, row_rules
@@ -186,7 +186,9 @@ class TensorFlowAdapter(OptimizerAdapter):
     def reach(self, variables, tables):
         """It moves rows by themselves if it is known for that."""
         cls = type(self.inner)
-        by_row = cls.__name__ in _BY_ROW and cls.__module__.startswith(keras_api.OF_TENSORFLOW)
+        by_row = cls.__name__ in _BY_ROW and cls.__module__.startswith(
+            tensorflow_optimizers.OF_TENSORFLOW
+        )
         if by_row or not tables:
             return ANY_ROWS
         if self._takes_own_way():
@@ -204,7 +206,11 @@ class TensorFlowAdapter(OptimizerAdapter):
     def _takes_own_way(self):
         """Whether a user's class treats all gradients, or rows that come more than once, itself."""
         applies = self.inner.apply_gradients.__func__ is not tf.train.Optimizer.apply_gradients
-        return self._computes_own_gradients() or applies or keras_api.sums_own_rows(self.inner)
+        return (
+            self._computes_own_gradients()
+            or applies
+            or tensorflow_optimizers.sums_own_rows(self.inner)
+        )
 
     def updates(self, loss, pairs, get_updates):
         """An operation in which the inner optimizer applies the gradients, or its own."""
@@ -219,7 +225,7 @@ class TensorFlowAdapter(OptimizerAdapter):
     def kept(self, before, updated, operations, gradients):
         """Its slots by their names, and single numbers."""
         iterations = self._optimizer.iterations
-        kept = tensorflow_api.kept_by(self.inner, iterations.graph, updated)
+        kept = tensorflow_optimizers.kept_by(self.inner, iterations.graph, updated)
         if kept is None:
             return None
         others, by_name = kept
@@ -233,4 +239,4 @@ class TensorFlowAdapter(OptimizerAdapter):
 
     def forget_slots(self, variables):
         """It would keep those that it has."""
-        tensorflow_api.forget_slots(self.inner, variables)
+        tensorflow_optimizers.forget_slots(self.inner, variables)
