@@ -48,12 +48,12 @@ class Step:
     def __init__(self, scope, *tables, state='known'):
         self.spec, self.scope, self.state = self, scope, state
         self.tables = dict.fromkeys(tables)
-        scope.train_steps.append(self)
+        scope.runs.train_steps.append(self)
 
 
 class Scope:
     def __init__(self):
-        self.train_steps = []
+        self.runs, self.train_steps = self, []
 
 
 def test_tables_move_if_their_slots_do_and_no_other_step_trains_them():

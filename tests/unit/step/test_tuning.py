@@ -23,7 +23,7 @@ class Settings(NamedTuple):
 
 class Scope:
     def __init__(self):
-        self.train_steps = []
+        self.runs, self.train_steps = self, []
 
 
 class Spec:
@@ -45,7 +45,7 @@ class Step:
 
     def __init__(self, asked, remembered=None, scope=None):
         self.spec = Spec(asked, scope or Scope())
-        self.spec.scope.train_steps.append(self)
+        self.spec.scope.runs.train_steps.append(self)
         self.request = asked._replace(partitions=None if asked.partitions == SEARCH else ONE_EACH)
         self.density, self.tables, self.followed, self._known = {}, {'words': 1}, [], remembered
 
