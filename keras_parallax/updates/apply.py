@@ -10,7 +10,7 @@ from keras_parallax.job import devices
 from keras_parallax.tables import sharding
 from keras_parallax.tables.table import STORAGE, Table, make_storage
 from keras_parallax.updates import table_updates
-from keras_parallax.updates.asked_gradients import Given
+from keras_parallax.updates.asked_gradients import ExchangedGradients
 from keras_parallax.updates.optimizer_adapter import OptimizerState, adapter_of
 from keras_parallax.updates.optimizer_copies import named
 
@@ -119,12 +119,12 @@ def build_updates(optimizer, keras_updates, variables, dense, of_rank, loss, cli
     alone = of_rank.size == 1 and not any(table.shards for table in of_rank.tables.values())
     of_pairs = [(pair.variable, pair.gradient) for pair in pairs]
     as_clipped = clip and (lambda by: _as_clipped(pairs, *clip(by)))
-    given = Given(loss, of_pairs, as_clipped, alone)
-    with given.handed_out(), _named_as_tables(pairs):
+    exchanged = ExchangedGradients(loss, of_pairs, as_clipped, alone)
+    with exchanged.handed_out(), _named_as_tables(pairs):
         own = graph_queries.as_operations(keras_updates(of_pairs))
-    given.check(own, adapter.name)
+    exchanged.check(own, adapter.name)
     operations.extend(own)
-    kept = adapter.kept(before, [pair.variable for pair in pairs], own, given.handed)
+    kept = adapter.kept(before, [pair.variable for pair in pairs], own, exchanged.handed)
     # TensorFlow's optimizers keep the slots that they have when they are applied once more.
     slots = kept.slots if kept else {}
     made = [slot for of_variable in slots.values() for slot in of_variable]

@@ -16,7 +16,7 @@ from keras_parallax.errors import ParallaxError
 _OF_BATCH = ('Placeholder', 'PlaceholderWithDefault', 'PlaceholderV2', 'IteratorGetNext')
 
 
-class Given:
+class ExchangedGradients:
     """The gradients of a step, for the optimizer's own formula.
 
     Args:

@@ -12,7 +12,7 @@ from keras_parallax.compat import graph_queries, keras_api
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.planning.classify import ANY_ROWS, Reach
 from keras_parallax.updates import formula_graph
-from keras_parallax.updates.asked_gradients import Given
+from keras_parallax.updates.asked_gradients import ExchangedGradients
 from keras_parallax.updates.optimizer_copies import Copies, named
 from keras_parallax.updates.row_formulas import NotByRow, Rows, check_same
 
@@ -137,13 +137,13 @@ class _Built:
                 self.gradients.append(_gradient(use, rows))
             copy = Copies(package).of(optimizer)
             # Clipping is ours to do, over all shards.
-            given = Given(
+            exchanged = ExchangedGradients(
                 loss,
                 list(zip(self.variables, self.gradients)),
                 lambda by: list(self.gradients),
                 alone=False,
             )
-            with given.handed_out():
+            with exchanged.handed_out():
                 updates = copy.get_updates(loss=loss, params=self.variables)
                 self.operations = graph_queries.as_operations(updates)
             self.kept = [
