@@ -774,6 +774,25 @@ def share(batch, rank, ranks):
     return batch[rank * size : (rank + 1) * size]
 
 
+def batches(case, ranks, begin, end, rank=None, size=None):
+    """The batches of the steps from `begin` to `end`, a list.
+
+    Args:
+        case: a `Case`.
+        ranks: the number of ranks whose joined batches they are.
+        begin, end: numbers of steps.
+        rank: whose part of each it is, instead of the joined batches.
+        size: of how many ranks that is one, if not of `ranks`.
+    """
+    joined = list(joined_batches(case, ranks, end))[begin:]
+    return joined if rank is None else [share(batch, rank, size or ranks) for batch in joined]
+
+
+def train(model, batches):
+    """Trains a compiled model on batches, one after another; returns the list of losses."""
+    return [np.ravel(model.train_on_batch(*batch))[0] for batch in batches]
+
+
 def start_weights(model):
     """Start values for a model's weights: a function of their shapes only."""
     random = np.random.RandomState(11)

@@ -103,9 +103,7 @@ def subclassed_model(keras):
 
 def data(begin=0, end=BATCHES, rank=None):
     """Ids and targets of some batches: of one rank, or of the joined batches."""
-    batches = list(cases.joined_batches(cases.CASES['adagrad'], RANKS, end))[begin:]
-    if rank is not None:
-        batches = [cases.share(batch, rank, RANKS) for batch in batches]
+    batches = cases.batches(cases.CASES['adagrad'], RANKS, begin, end, rank)
     ids, targets = (np.concatenate(parts) for parts in zip(*batches))
     return ids, targets
 

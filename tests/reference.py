@@ -108,9 +108,7 @@ def _run(case, keras, steps):
     # After that: an optimizer may start slots from the weights.
     model._make_train_function()
     gate_updates(model)
-    losses = [
-        np.ravel(model.train_on_batch(*batch))[0] for batch in cases.joined_batches(case, 1, steps)
-    ]
+    losses = cases.train(model, cases.joined_batches(case, 1, steps))
     return start, losses, model.get_weights()
 
 

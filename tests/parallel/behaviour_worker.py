@@ -64,8 +64,7 @@ class Rank(NamedTuple):
 
     def batches(self, begin, end, case='adagrad'):
         """This rank's batches of the steps from `begin` to `end`."""
-        joined = list(cases.joined_batches(cases.CASES[case], RANKS, end))[begin:]
-        return [cases.share(batch, self.number, RANKS) for batch in joined]
+        return cases.batches(cases.CASES[case], RANKS, begin, end, self.number)
 
     def data(self, begin, end):
         """The same batches, for one call of `fit`."""
@@ -73,7 +72,7 @@ class Rank(NamedTuple):
         return np.concatenate(ids), np.concatenate(targets)
 
     def train(self, model, begin, end):
-        return [model.train_on_batch(*batch)[0] for batch in self.batches(begin, end)]
+        return cases.train(model, self.batches(begin, end))
 
     def fit(self, model, begin, end, callbacks=(), epochs=1, **arguments):
         return model.fit(

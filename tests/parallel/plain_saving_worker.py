@@ -25,11 +25,6 @@ def gated(optimizer):
     return optimizer
 
 
-def train(model, case, begin, end):
-    for batch in list(cases.joined_batches(case, saved.RANKS, end))[begin:]:
-        model.train_on_batch(*batch)
-
-
 def note(folder, name, model):
     folder = os.path.join(folder, 'results', name)
     os.makedirs(folder, exist_ok=True)
@@ -60,12 +55,12 @@ def main(folder, package):
         model = case.model(keras)
         model.compile(gated(case.optimizer(keras)), case.loss)
         model.set_weights(cases.start_weights(model))
-        train(model, case, 0, saved.HALF)
+        cases.train(model, cases.batches(case, saved.RANKS, 0, saved.HALF))
         note(folder, 'plain/half/' + name, model)
         model.save(os.path.join(folder, name + '.plain.h5'))
         with open(os.path.join(folder, name + '.plain.json'), 'w') as file:
             file.write(model.to_json())
-        train(model, case, saved.HALF, saved.STEPS)
+        cases.train(model, cases.batches(case, saved.RANKS, saved.HALF, saved.STEPS))
         note(folder, 'plain/end/' + name, model)
 
         cls = type(case.optimizer(keras))
@@ -85,7 +80,7 @@ def main(folder, package):
         np.testing.assert_allclose(served, expected, rtol=1e-5)
         assert len(np.unique(served)) > 1
         note(folder, 'loaded/half/' + name, model)
-        train(model, case, saved.HALF, saved.STEPS)
+        cases.train(model, cases.batches(case, saved.RANKS, saved.HALF, saved.STEPS))
         note(folder, 'loaded/end/' + name, model)
 
 

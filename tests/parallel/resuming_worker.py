@@ -28,9 +28,8 @@ def note(folder, name, strategy, model, **others):
     np.savez(os.path.join(folder, '%d.npz' % strategy.rank), *weights, **others)
 
 
-def train(model, case, strategy, begin, end):
-    for batch in list(cases.joined_batches(case, resumed.RANKS, end))[begin:]:
-        model.train_on_batch(*cases.share(batch, strategy.rank, strategy.size))
+def share(case, strategy, begin, end):
+    return cases.batches(case, resumed.RANKS, begin, end, strategy.rank, strategy.size)
 
 
 def build(package, case, arguments):
@@ -52,7 +51,7 @@ def run(folder, name, entry, addresses):
         arguments['servers'] = addresses
     strategy, model = build(keras, case, arguments)
     if entry.source is None:
-        train(model, case, strategy, 0, entry.half)
+        cases.train(model, share(case, strategy, 0, entry.half))
         job.start().barrier()
         note(folder, name + '/half', strategy, model)
         if strategy.is_chief:
@@ -61,13 +60,13 @@ def run(folder, name, entry, addresses):
         epoch = 3
     else:
         # Whatever was before must not count.
-        train(model, case, strategy, 0, 1)
+        cases.train(model, share(case, strategy, 0, 1))
         epoch = strategy.resume(model, os.path.join(folder, '.'.join(entry.source)))
         job.start().barrier()
         note(folder, name + '/half', strategy, model)
         # With sync=False nothing else keeps another rank from training.
         job.start().barrier()
-    train(model, case, strategy, entry.half, entry.steps)
+    cases.train(model, share(case, strategy, entry.half, entry.steps))
     job.start().barrier()
     note(folder, name + '/end', strategy, model, epoch=epoch)
     job.start().barrier()

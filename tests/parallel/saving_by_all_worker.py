@@ -68,8 +68,7 @@ class Rank:
         return os.path.join(self.folder, name)
 
     def data(self, begin=0, end=4):
-        joined = list(cases.joined_batches(cases.CASES['adam'], 2, end))[begin:]
-        batches = [cases.share(batch, self.number, 2) for batch in joined]
+        batches = cases.batches(cases.CASES['adam'], 2, begin, end, self.number)
         return [np.concatenate(parts) for parts in zip(*batches)]
 
     def train(self, model):

@@ -24,13 +24,7 @@ from keras_parallax.job import job  # noqa: E402
 
 def share(case, strategy, begin, end):
     """This rank's part of the joined batches, which are those of two ranks, as one batch each."""
-    for batch in list(cases.joined_batches(case, saved.RANKS, end))[begin:]:
-        yield cases.share(batch, strategy.rank, strategy.size)
-
-
-def train(model, case, strategy, begin, end):
-    for batch in share(case, strategy, begin, end):
-        model.train_on_batch(*batch)
+    return cases.batches(case, saved.RANKS, begin, end, strategy.rank, strategy.size)
 
 
 def fit(model, case, strategy, begin, end, callbacks=(), **arguments):
@@ -87,7 +81,7 @@ def save(folder, keras, name):
         kp.export_saved_model(model, in_folder(name + '.export'))
         with open(in_folder(name + '.json'), 'w') as file:
             file.write(model.to_json())
-    train(model, case, strategy, saved.HALF, saved.STEPS)
+    cases.train(model, share(case, strategy, saved.HALF, saved.STEPS))
     note(folder, 'unbroken/' + name, strategy, model, next_random=np.random.uniform(size=3))
 
 
@@ -102,7 +96,7 @@ def resume(folder, keras, name, form):
     else:
         strategy, model = build(keras, case, **saved.CASES[name])
         # Whatever was before must not count.
-        train(model, case, strategy, 0, 1)
+        cases.train(model, share(case, strategy, 0, 1))
         keras.backend.set_value(model.optimizer.lr, 123.0)
         epoch = strategy.resume(model, path)
     loaded = model.get_weights() + model.optimizer.get_weights()
@@ -143,7 +137,7 @@ def refuse(folder, keras):
     errors['shape'] = error_of(model.optimizer.set_weights, [np.zeros(3)])
     same = all(map(np.array_equal, before, model.get_weights()))
     loaded = load_alone(os.path.join(folder, 'adam.weights.h5'), strategy, model, before)
-    train(model, cases.CASES['adam'], strategy, 0, saved.STEPS)
+    cases.train(model, share(cases.CASES['adam'], strategy, 0, saved.STEPS))
     loaded = {'loaded.%d' % number: value for number, value in enumerate(loaded)}
     note(folder, 'refused', strategy, model, same=same, **loaded, **errors)
 

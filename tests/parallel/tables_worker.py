@@ -62,14 +62,10 @@ class Run(NamedTuple):
 
     def batches(self, case, begin, end):
         """The batches of the steps from `begin` to `end`, as far as they are this rank's."""
-        joined = list(cases.joined_batches(case, RANKS, end))[begin:]
-        if self.strategy is None:
-            return joined
-        return [cases.share(batch, self.strategy.rank, RANKS) for batch in joined]
+        return cases.batches(case, RANKS, begin, end, self.strategy and self.strategy.rank)
 
     def train(self, model, case, begin, end):
-        for batch in self.batches(case, begin, end):
-            model.train_on_batch(*batch)
+        cases.train(model, self.batches(case, begin, end))
 
     def fit(self, model, case, begin, end, epochs, on_epoch_end):
         ids, targets = map(np.concatenate, zip(*self.batches(case, begin, end)))

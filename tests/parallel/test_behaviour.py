@@ -120,11 +120,7 @@ def compile_plain(keras, model, case):
 
 def joined(begin, end, case='adagrad'):
     """The batches of both ranks together."""
-    return list(cases.joined_batches(cases.CASES[case], RANKS, end))[begin:]
-
-
-def train(model, begin, end, case='adagrad'):
-    return [model.train_on_batch(*batch)[0] for batch in joined(begin, end, case)]
+    return cases.batches(cases.CASES[case], RANKS, begin, end)
 
 
 def fit(model, begin, end, **arguments):
@@ -141,7 +137,7 @@ def fit(model, begin, end, **arguments):
 
 def own_data(rank, begin, end):
     """A rank's share of the joined batches, as one array of ids and one of targets."""
-    shares = [cases.share(batch, rank, RANKS) for batch in joined(begin, end)]
+    shares = cases.batches(cases.CASES['adagrad'], RANKS, begin, end, rank)
     return [np.concatenate(parts) for parts in zip(*shares)]
 
 
@@ -190,7 +186,7 @@ def test_fit_with_callbacks_starts_all_ranks_from_rank_0_and_keeps_them_equal(sh
 def test_fit_goes_on_where_the_last_one_ended(shown, plain):
     ranks = shown.ranks
     model = plain('adam')
-    train(model, 0, 16)
+    cases.train(model, joined(0, 16))
     assert_both_end_with(ranks, model.get_weights())
 
 
@@ -198,9 +194,9 @@ def test_fit_goes_on_where_the_last_one_ended(shown, plain):
 def test_generators_and_sequences_train_on_all_ranks(shown, plain):
     ranks = shown.ranks
     model = plain()
-    train(model, 0, 8)
-    train(model, 8, 12)
-    train(model, 8, 12)
+    cases.train(model, joined(0, 8))
+    cases.train(model, joined(8, 12))
+    cases.train(model, joined(8, 12))
     assert_both_end_with(ranks, model.get_weights())
     for number, rank in enumerate(ranks):
         ids, _ = own_data(number, 8, 12)
@@ -219,7 +215,7 @@ def test_start_values_of_another_rank_than_0_are_refused(shown):
 def test_horovods_own_broadcast_callback_may_be_used(shown, plain):
     ranks, _, case = shown
     model = plain(case)
-    train(model, 0, 8)
+    cases.train(model, joined(0, 8))
     assert_both_end_with(ranks, model.get_weights())
 
 
@@ -229,7 +225,7 @@ def test_a_rate_that_changes_by_epoch_reaches_the_shards_at_the_next_step(shown,
     model = plain()
     for epoch in range(4):
         keras.backend.set_value(model.optimizer.lr, 0.1 * 0.5**epoch)
-        train(model, 0, 4)
+        cases.train(model, joined(0, 4))
     assert_both_end_with(ranks, model.get_weights())
 
 
@@ -242,7 +238,7 @@ def test_a_rate_that_changes_by_batch_corrects_the_momentum_on_the_shards_too(sh
         last, rate = rate, 0.1 * 0.5 ** (step / 4)
         keras.backend.set_value(model.optimizer.lr, rate)
         keras.backend.set_value(model.optimizer.momentum, 0.9 * rate / last)
-        train(model, step % 4, step % 4 + 1)
+        cases.train(model, joined(step % 4, step % 4 + 1))
     assert_both_end_with(ranks, model.get_weights())
 
 
@@ -261,7 +257,7 @@ def test_a_checkpoint_of_rank_0_holds_the_weights_of_the_end_of_its_epoch(shown,
     ranks = shown.ranks
     model, saved = plain(), plain()
     for epoch in range(1, 4):
-        train(model, 0, 4)
+        cases.train(model, joined(0, 4))
         saved.load_weights(os.path.join(shown.folder, '%d.h5' % epoch))
         assert_all_close(saved.get_weights(), model.get_weights())
     assert_both_end_with(ranks, model.get_weights())
@@ -274,13 +270,13 @@ def test_a_checkpoint_of_rank_0_holds_the_weights_of_the_end_of_its_epoch(shown,
 def test_one_rank_alone_may_predict_and_evaluate_while_the_other_waits(shown, plain):
     ranks = shown.ranks
     model = plain()
-    train(model, 0, 3)
+    cases.train(model, joined(0, 3))
     for number, rank in enumerate(ranks):
         ids, targets = own_data(number, 10, 13)
         assert_all_close([rank['predicted']], [model.predict(ids)])
         assert_all_close([rank['evaluated']], [model.evaluate(ids, targets, verbose=0)])
         assert_all_close(rank['weights'], model.get_weights())
-        train(model, 3 + number, 4 + number)
+        cases.train(model, joined(3 + number, 4 + number))
     assert_both_end_with(ranks, model.get_weights())
 
 
@@ -288,17 +284,17 @@ def test_one_rank_alone_may_predict_and_evaluate_while_the_other_waits(shown, pl
 def test_weights_are_whole_tables_to_read_to_set_and_to_load(shown, plain):
     ranks = shown.ranks
     model = plain()
-    train(model, 0, 3)
+    cases.train(model, joined(0, 3))
     for rank in ranks:
         assert_all_close(rank['trained'], model.get_weights())
         assert_all_equal(rank['set'], [2 * weight for weight in ranks[0]['trained']])
         assert_all_equal(rank['loaded'], ranks[0]['trained'])
     # Training goes on from what was set; the optimizer's slots stay, as in plain Keras.
     model.set_weights([2 * weight for weight in model.get_weights()])
-    train(model, 3, 6)
+    cases.train(model, joined(3, 6))
     assert_all_close(ranks[1]['after set'], model.get_weights())
     model.set_weights(ranks[0]['trained'])
-    train(model, 6, 9)
+    cases.train(model, joined(6, 9))
     assert_both_end_with(ranks, model.get_weights())
 
 
@@ -320,7 +316,7 @@ def test_a_lookup_made_after_training_began_pulls_and_trains_the_right_rows(show
         return keras.models.Model(ids, keras.layers.Dense(1)(keras.layers.Flatten()(rows)))
 
     model = plain(start=ranks[0]['start'], build=build)
-    train(model, 7, 11)
+    cases.train(model, joined(7, 11))
     assert_both_end_with(ranks, model.get_weights())
 
 
@@ -329,9 +325,9 @@ def test_a_model_that_reads_the_table_whole_predicts_from_its_rows_of_now(shown,
     ranks = shown.ranks
     model = plain()
     tables = {'new': model.get_weights()[0]}
-    train(model, 0, 3)
+    cases.train(model, joined(0, 3))
     tables['before'] = tables['after'] = model.get_weights()[0]
-    train(model, 3, 5)
+    cases.train(model, joined(3, 5))
     tables['later before'] = tables['later after'] = model.get_weights()[0]
     for rank in ranks:
         assert str(rank['kind']) == 'sparse'
@@ -344,7 +340,7 @@ def test_a_model_that_reads_the_table_whole_predicts_from_its_rows_of_now(shown,
 def test_a_tower_predicts_when_only_its_own_input_is_fed(shown, plain):
     ranks = shown.ranks
     model = plain('shared')
-    train(model, 0, 4, 'shared')
+    cases.train(model, joined(0, 4, 'shared'))
     assert_both_end_with(ranks, model.get_weights())
     for rank in ranks:
         for name, table in (('new', rank['table']), ('trained', rank['end'][0])):
@@ -356,10 +352,10 @@ def test_a_tower_predicts_when_only_its_own_input_is_fed(shown, plain):
 def test_a_model_compiled_again_with_another_optimizer_trains_on(shown, plain, keras):
     ranks = shown.ranks
     model = plain()
-    train(model, 0, 4)
+    cases.train(model, joined(0, 4))
     for number, case in enumerate(('adam', 'momentum', 'adagrad'), 1):
         compile_plain(keras, model, case)
-        train(model, 4 * number, 4 * number + 4)
+        cases.train(model, joined(4 * number, 4 * number + 4))
     assert_both_end_with(ranks, model.get_weights())
 
 
@@ -370,8 +366,8 @@ def test_a_second_model_leaves_the_first_ones_optimizer_as_it_is(shown, plain):
         return keras.models.Sequential(layers + [keras.layers.Flatten(), keras.layers.Dense(1)])
 
     first, second = plain('adam', build=build), plain('adam', build=build)
-    train(first, 0, 8)
-    train(second, 0, 4)
+    cases.train(first, joined(0, 8))
+    cases.train(second, joined(0, 4))
     assert_both_end_with(shown.ranks, first.get_weights() + second.get_weights())
 
 
@@ -388,8 +384,8 @@ def test_the_session_is_local_until_there_is_a_table_and_then_values_move_to_the
         assert before == '' and after.startswith('grpc://')
         assert int(level_before) == tf.OptimizerOptions.L0 != int(level_after)
     first, second = plain('adam', build=dense), plain('adam')
-    train(first, 0, 8)
-    train(second, 0, 4)
+    cases.train(first, joined(0, 8))
+    cases.train(second, joined(0, 4))
     assert_both_end_with(shown.ranks, first.get_weights() + second.get_weights())
 
 
@@ -401,7 +397,7 @@ def test_a_sum_moves_a_table_by_the_mean_times_the_number_of_ranks(shown, plain)
     ranks = shown.ranks
     model = plain('sgd')
     start = model.get_weights()
-    train(model, 0, 1)
+    cases.train(model, joined(0, 1))
     expected = model.get_weights()
     expected[0] = start[0] + RANKS * (expected[0] - start[0])
     assert_both_end_with(ranks, expected)
@@ -442,7 +438,7 @@ def test_lazy_adam_moves_the_rows_of_the_joined_batch_only(shown, plain, keras):
     assert_both_end_with(ranks, expected)
     # Else the test could not tell it from Keras's own Adam.
     exact = plain('adam')
-    train(exact, 0, 10)
+    cases.train(exact, joined(0, 10))
     assert np.abs(exact.get_weights()[0] - expected[0]).max() > 1e-3
 
 
@@ -464,7 +460,7 @@ def test_a_server_is_sent_tensors_and_no_messages_that_only_tell_it_to_go_on(sho
 def test_half_precision_on_the_way_is_near_the_numbers_of_full_precision(shown, plain):
     ranks = shown.ranks
     model = plain()
-    losses = train(model, 0, 20)
+    losses = cases.train(model, joined(0, 20))
     assert_all_equal(ranks[0]['end'], ranks[1]['end'])
     assert_all_close(ranks[0]['end'], model.get_weights(), tolerance=1e-2)
     mean = (ranks[0]['losses'] + ranks[1]['losses']) / RANKS
@@ -504,7 +500,7 @@ def test_a_table_that_two_models_train_stays_where_it_is(shown, keras):
         model.set_weights(cases.start_weights(model))
     for step in range(13):
         for model in models:
-            train(model, step, step + 1)
+            cases.train(model, joined(step, step + 1))
     weights = [weight for model in models for weight in model.get_weights()]
     assert_both_end_with(shown.ranks, weights)
 
@@ -557,7 +553,7 @@ def test_without_a_strategy_rows_are_gathered_and_numbers_stay_those_of_keras(sh
         assert [cases.ROWS, cases.WIDTH] not in allreduced and len(allreduced) == 4
         assert sorted(allgathered, key=len) == [[None], [None, cases.WIDTH]]
     model = plain(case, start=ranks[0]['own'])
-    losses = train(model, 0, 8)
+    losses = cases.train(model, joined(0, 8))
     assert_both_end_with(ranks, model.get_weights())
     mean = (ranks[0]['losses'] + ranks[1]['losses']) / RANKS
     assert_all_close([mean], [np.array(losses)])

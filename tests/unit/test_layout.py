@@ -1,0 +1,42 @@
+"""A unit test is where the name of what it tests says."""
+
+import glob
+import os
+
+UNIT = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(UNIT))
+#: What tests of this folder itself may be of: modules of users, scripts and helpers.
+FOLDERS = ('keras_parallax', 'scripts', 'examples', 'tests')
+#: Tests of something else than one module.
+OTHERS = {
+    'test_layout.py',
+    'test_merged_collectives.py',  # Horovod and TensorFlow
+    'test_public_names.py',  # the whole package
+    'test_single_process.py',  # the whole package
+    'step/test_joined.py',  # one of the groups in `table_groups.py`
+}
+
+
+def modules_of(test):
+    """The modules that a test may be of by its name: paths from the root of the repository.
+
+    Args:
+        test: the test's path below `tests/unit`.
+    """
+    room, name = os.path.split(test)
+    module = name[len('test_') :]
+    if room:
+        return [os.path.join('keras_parallax', room, module)]
+    return [os.path.join(folder, module) for folder in FOLDERS]
+
+
+def test_a_unit_test_has_the_path_of_a_module():
+    paths = glob.glob(os.path.join(UNIT, '**', 'test_*.py'), recursive=True)
+    tests = {os.path.relpath(path, UNIT) for path in paths}
+    assert 'planning/test_costs.py' in tests
+    lost = [
+        test
+        for test in sorted(tests - OTHERS)
+        if not any(os.path.exists(os.path.join(ROOT, module)) for module in modules_of(test))
+    ]
+    assert lost == []
