@@ -24,6 +24,7 @@ from works import models
 
 from keras_parallax.job.collectives import Gatherer
 from keras_parallax.session.graph_scope import scope_of
+from keras_parallax.step.train_step import step_of
 from keras_parallax.tables.pull import redirect_readers
 
 
@@ -38,7 +39,7 @@ def traced(model, batch):
     scope = scope_of(model.total_loss.graph)
     # TensorFlow 1.11 traces nothing of the functions that Keras makes for a server's session; so
     # the step is run by name, with what only those functions read put into the graph.
-    for connection in scope.train_step_of(model.train_function.updates_op.name).connections:
+    for connection in step_of(model).connections:
         redirect_readers(connection.replaced, connection.replacement)
     scope.sessions.open()
     feeds = model._feed_inputs + model._feed_targets + model._feed_sample_weights
