@@ -17,42 +17,42 @@ def compiled(case, keras):
     return model
 
 
-def trained(model, case, steps, between=lambda model: None):
-    """Losses, and the final weights of a model and of its optimizer.
+def trained(model, case, steps, between=lambda model: None, slots=False):
+    """Losses, and the final weights of a model, and of its optimizer where `slots` asks for them.
 
     Args:
         model: ours, or one of plain Keras.
         case: the `cases.Case` that it is of.
         steps: how many to train.
         between: called with the model after half of them.
+        slots: whether the optimizer's slots and counters belong to the weights.
     """
     batches, half = list(cases.joined_batches(case, 1, steps)), steps // 2
     losses = cases.train(model, batches[:half])
     between(model)
     losses += cases.train(model, batches[half:])
-    return losses, model.get_weights(), model.optimizer.get_weights()
+    return losses, model.get_weights() + (model.optimizer.get_weights() if slots else [])
 
 
-def assert_equals_plain_keras(case, keras, tolerance=1e-5, steps=6, between=lambda model: None):
-    """Checks losses, weights, slots and counters of our training against those of plain Keras.
+def assert_equals_plain_keras(case, keras, tolerance=1e-5, steps=6, **arguments):
+    """Checks losses and weights of our training against those of plain Keras.
 
     Args:
-        case, steps, between: as `trained` takes them.
+        case, steps: as `trained` takes them.
         keras: a Keras package.
         tolerance: greatest difference of a loss, relative to itself, and of an array, relative to
             its largest entry.
+        **arguments: others of `trained`.
 
     Returns:
         Our model, and the weights of plain Keras.
     """
-    losses, *expected = trained(reference.compiled(case, keras), case, steps, between)
+    losses, expected = trained(reference.compiled(case, keras), case, steps, **arguments)
     assert len(set(losses)) > 1
     model = compiled(case, keras)
-    own_losses, *found = trained(model, case, steps, between)
+    own_losses, weights = trained(model, case, steps, **arguments)
     np.testing.assert_allclose(own_losses, losses, rtol=tolerance)
-    for arrays, plain in zip(found, expected):
-        assert len(arrays) == len(plain)
-        for array, other in zip(arrays, plain):
-            largest = np.abs(other).max()
-            np.testing.assert_allclose(array, other, rtol=0, atol=tolerance * largest)
-    return model, expected[0]
+    assert len(weights) == len(expected)
+    for weight, plain in zip(weights, expected):
+        np.testing.assert_allclose(weight, plain, rtol=0, atol=tolerance * np.abs(plain).max())
+    return model, expected

@@ -100,16 +100,21 @@ def run(case, keras, ranks, steps=None):
 
 @functools.lru_cache(maxsize=None)
 def _run(case, keras, steps):
+    model = compiled(case, keras)
+    losses = cases.train(model, cases.joined_batches(case, 1, steps))
+    return cases.start_weights(model), losses, model.get_weights()
+
+
+def compiled(case, keras):
+    """A case's model with its start weights, ready to train, in a graph of its own."""
     keras.backend.clear_session()
     model = case.model(keras)
     model.compile(gated(case.optimizer(keras)), case.loss)
-    start = cases.start_weights(model)
-    model.set_weights(start)
+    model.set_weights(cases.start_weights(model))
     # After that: an optimizer may start slots from the weights.
     model._make_train_function()
     gate_updates(model)
-    losses = cases.train(model, cases.joined_batches(case, 1, steps))
-    return start, losses, model.get_weights()
+    return model
 
 
 def check(found, case, keras, ranks):

@@ -2,9 +2,9 @@
 
 import cases
 import numpy as np
+import ours
 import own_optimizers
 import pytest
-import reference
 
 import keras_parallax as kp
 from keras_parallax.compat.tensorflow_api import tf
@@ -20,36 +20,29 @@ def fresh_graphs():
         cases.keras_module(package).backend.clear_session()
 
 
-def compiled(optimizer, keras, package):
-    keras.backend.clear_session()
-    with kp.ParallaxStrategy():
-        model = cases.embed_and_sum()(keras)
-        model.compile(kp.ParallaxOptimizer(optimizer(keras), keras=package), 'mse')
-    model.set_weights(cases.start_weights(model))
-    return model
+def case_of(optimizer, package):
+    return cases.Case(
+        cases.embed_and_sum(), optimizer, cases.ids_and_targets, wrap={'keras': package}
+    )
+
+
+def sgd(keras):
+    return keras.optimizers.SGD(0.1)
 
 
 @PACKAGES
 @pytest.mark.parametrize('name', sorted(OWN))
 def test_an_own_optimizer_gives_the_numbers_of_plain_keras(package, name):
-    keras, steps = cases.keras_module(package), 6
-    case = cases.Case(cases.embed_and_sum(), OWN[name], cases.ids_and_targets)
-    start, losses, expected = reference.run(case, keras, 1, steps)
-    model = compiled(OWN[name], keras, package)
-    found = [
-        np.ravel(model.train_on_batch(*batch))[0] for batch in cases.joined_batches(case, 1, steps)
-    ]
-    np.testing.assert_allclose(found, losses, rtol=1e-5)
-    for weight, plain in zip(model.get_weights(), expected):
-        np.testing.assert_allclose(weight, plain, rtol=0, atol=1e-5 * np.abs(plain).max())
-    assert (start[0] != expected[0]).any()
+    case, keras = case_of(OWN[name], package), cases.keras_module(package)
+    model, expected = ours.assert_equals_plain_keras(case, keras)
+    assert (cases.start_weights(model)[0] != expected[0]).any()
 
 
 @PACKAGES
 def test_get_gradients_after_a_step_gives_the_gradients_of_what_is_asked(package):
     keras = cases.keras_module(package)
-    model = compiled(lambda keras: keras.optimizers.SGD(0.1), keras, package)
-    batch = next(cases.joined_batches(cases.Case(None, batch=cases.ids_and_targets), 1))
+    model = ours.compiled(case_of(sgd, package), keras)
+    batch = next(cases.joined_batches(case_of(sgd, package), 1))
     model.train_on_batch(*batch)
     kernel = model.get_layer('out').weights[0]
     (gradient,) = model.optimizer.get_gradients(keras.backend.sum(3 * kernel), [kernel])
@@ -59,7 +52,7 @@ def test_get_gradients_after_a_step_gives_the_gradients_of_what_is_asked(package
 @PACKAGES
 def test_tensorboard_writes_the_gradients_of_a_model(package, tmpdir):
     keras = cases.keras_module(package)
-    model = compiled(lambda keras: keras.optimizers.SGD(0.1), keras, package)
+    model = ours.compiled(case_of(sgd, package), keras)
     ids, targets = cases.ids_and_targets(np.random.RandomState(3), 12)
     board = keras.callbacks.TensorBoard(str(tmpdir), histogram_freq=1, write_grads=True)
     model.fit(ids, targets, validation_data=(ids, targets), callbacks=[board], verbose=0)

@@ -2,8 +2,8 @@
 
 import cases
 import numpy as np
+import ours
 import pytest
-import reference
 
 import keras_parallax as kp
 from keras_parallax.compat import keras_api
@@ -18,29 +18,6 @@ def fresh_graphs():
     yield
     for package in ('keras', 'tf.keras'):
         cases.keras_module(package).backend.clear_session()
-
-
-def compiled(case, keras):
-    """A case's model, compiled with our optimizer in a graph of its own."""
-    keras.backend.clear_session()
-    with kp.ParallaxStrategy() as strategy:
-        model = case.model(keras)
-        model.compile(kp.ParallaxOptimizer(case.optimizer(keras)), case.loss)
-    return strategy, model
-
-
-def assert_equals_plain_keras(case, package, steps=6):
-    keras = cases.keras_module(package)
-    _, losses, expected = reference.run(case, keras, 1, steps)
-    _, model = compiled(case, keras)
-    model.set_weights(cases.start_weights(model))
-    found = [
-        np.ravel(model.train_on_batch(*batch))[0] for batch in cases.joined_batches(case, 1, steps)
-    ]
-    np.testing.assert_allclose(found, losses, rtol=1e-5)
-    for weight, plain in zip(model.get_weights(), expected):
-        np.testing.assert_allclose(weight, plain, rtol=0, atol=1e-5 * np.abs(plain).max())
-    return model
 
 
 # --- regularizers that say nothing ---------------------------------------------------------------
@@ -76,7 +53,7 @@ def test_a_regularizer_without_a_penalty_changes_nothing(package, name):
     case = cases.Case(
         cases.embed_and_sum(embeddings_regularizer=REGULARIZERS[name]), batch=cases.ids_and_targets
     )
-    model = assert_equals_plain_keras(case, package)
+    model, _ = ours.assert_equals_plain_keras(case, cases.keras_module(package))
     records = scope_of(model.total_loss.graph).records
     record = records[model.get_layer('table').weights[0]]
     assert record.regularizer is None and record.penalties == []
@@ -92,7 +69,10 @@ def test_a_summary_initializes_no_table(package, momentum):
     case = cases.Case(
         cases.embed_and_sum(), lambda keras: keras.optimizers.SGD(0.1, momentum=momentum)
     )
-    strategy, model = compiled(case, keras)
+    keras.backend.clear_session()
+    with kp.ParallaxStrategy() as strategy:
+        model = case.model(keras)
+        model.compile(kp.ParallaxOptimizer(case.optimizer(keras)), case.loss)
     texts = []
     strategy.summary(model, print_fn=texts.append)
     assert ('which is exact' in texts[0]) == (momentum == 0.0)

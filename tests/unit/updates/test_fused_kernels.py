@@ -2,11 +2,11 @@
 
 import cases
 import numpy as np
+import ours
 import pytest
 import reference
 from cases import LENGTH
 
-import keras_parallax as kp
 from keras_parallax.compat.tensorflow_api import tf
 
 STEPS = 6
@@ -73,43 +73,6 @@ def case_of(optimizer, **arguments):
     return cases.Case(two_layers(**arguments), optimizer, numbers)
 
 
-def compiled(case, keras):
-    keras.backend.clear_session()
-    with kp.ParallaxStrategy():
-        model = case.model(keras)
-        model.compile(kp.ParallaxOptimizer(case.optimizer(keras)), case.loss)
-    model.set_weights(cases.start_weights(model))
-    return model
-
-
-def plain(case, keras):
-    keras.backend.clear_session()
-    model = case.model(keras)
-    model.compile(reference.gated(case.optimizer(keras)), case.loss)
-    model.set_weights(cases.start_weights(model))
-    return model
-
-
-def train(model, case, between=lambda model: None):
-    """Losses, and the final weights of the model and of its optimizer."""
-    losses = []
-    for number, batch in enumerate(cases.joined_batches(case, 1, STEPS)):
-        if number == STEPS // 2:
-            between(model)
-        losses.append(np.ravel(model.train_on_batch(*batch))[0])
-    return losses, model.get_weights(), model.optimizer.get_weights()
-
-
-def assert_equals_plain_keras(case, keras, tolerance, between=lambda model: None):
-    expected = train(plain(case, keras), case, between)
-    found = train(compiled(case, keras), case, between)
-    assert len(set(expected[0])) > 1
-    for theirs, ours in zip(expected, found):
-        assert len(theirs) == len(ours)
-        for one, other in zip(theirs, ours):
-            np.testing.assert_allclose(other, one, rtol=tolerance, atol=tolerance)
-
-
 def kernels():
     """The types of all training kernels in the graph, with how often they are there."""
     types = [operation.type for operation in tf.get_default_graph().get_operations()]
@@ -121,14 +84,16 @@ def kernels():
 @pytest.mark.parametrize('name', sorted(FUSED))
 def test_a_kernel_equals_keras_to_the_last_digits_of_float64(double_precision, package, name):
     # Weights, slots and counters; what is only almost Keras's formula has nothing to hide behind.
-    assert_equals_plain_keras(case_of(FUSED[name][0]), cases.keras_module(package), 1e-11)
+    ours.assert_equals_plain_keras(
+        case_of(FUSED[name][0]), cases.keras_module(package), 1e-11, slots=True
+    )
 
 
 @PACKAGES
 @pytest.mark.parametrize('name', sorted(FUSED))
 def test_every_dense_variable_has_one_kernel_and_no_other_update(package, name):
     optimizer, kernel = FUSED[name]
-    model = compiled(case_of(optimizer), cases.keras_module(package))
+    model = ours.compiled(case_of(optimizer), cases.keras_module(package))
     model._make_train_function()
     variables = model.trainable_weights
     assert kernels() == {kernel: len(variables)}
@@ -138,7 +103,7 @@ def test_every_dense_variable_has_one_kernel_and_no_other_update(package, name):
 @pytest.mark.parametrize('name', sorted(NOT_FUSED))
 def test_an_optimizer_with_a_formula_of_its_own_updates_by_it(package, name):
     case, keras = case_of(NOT_FUSED[name]), cases.keras_module(package)
-    assert_equals_plain_keras(case, keras, 1e-5)
+    ours.assert_equals_plain_keras(case, keras, 1e-5, slots=True)
     assert kernels() == {}
 
 
@@ -149,7 +114,7 @@ def test_a_constraint_is_heeded(package):
 
     case = case_of(FUSED['adam'][0], kernel_constraint=non_negative)
     keras = cases.keras_module(package)
-    assert_equals_plain_keras(case, keras, 1e-5)
+    ours.assert_equals_plain_keras(case, keras, 1e-5, slots=True)
     assert kernels() == {}
 
 
@@ -161,21 +126,23 @@ def test_a_rate_or_a_momentum_that_changes_acts_on_the_next_step(package, name):
     def change(model):
         keras.backend.set_value(getattr(model.optimizer, name), 0.5)
 
-    assert_equals_plain_keras(case_of(FUSED['sgd'][0]), keras, 1e-5, change)
+    ours.assert_equals_plain_keras(
+        case_of(FUSED['sgd'][0]), keras, 1e-5, between=change, slots=True
+    )
 
 
 @PACKAGES
 def test_a_model_resumes_in_plain_keras_from_the_state_of_a_kernel(package, tmp_path):
     keras = cases.keras_module(package)
     case, path = case_of(FUSED['adam'][0]), str(tmp_path / 'model.h5')
-    straight, *_ = train(plain(case, keras), case)
+    straight, *_ = ours.trained(reference.compiled(case, keras), case, STEPS)
 
     def save(model):
         model.save(path)
 
-    train(compiled(case, keras), case, save)
+    ours.trained(ours.compiled(case, keras), case, STEPS, save)
     keras.backend.clear_session()
     resumed = keras.models.load_model(path)
-    batches = list(cases.joined_batches(case, 1, STEPS))[STEPS // 2 :]
-    losses = [np.ravel(resumed.train_on_batch(*batch))[0] for batch in batches]
+    batches = cases.batches(case, 1, STEPS // 2, STEPS)
+    losses = cases.train(resumed, batches)
     np.testing.assert_allclose(losses, straight[STEPS // 2 :], rtol=1e-5)

@@ -2,8 +2,8 @@
 
 import cases
 import numpy as np
+import ours
 import pytest
-import reference
 from cases import LENGTH, ROWS, WIDTH
 
 import keras_parallax as kp
@@ -39,39 +39,16 @@ def every_row(random, size):
 
 
 def case_of(optimizer, **arguments):
-    return cases.Case(cases.embed_and_sum(**arguments), optimizer, every_row)
+    return cases.Case(
+        cases.embed_and_sum(**arguments), optimizer, every_row, wrap={'sparse_update': 'lazy'}
+    )
 
 
-def compiled(case, keras, sparse_update):
-    """A case's model, compiled with our optimizer in a graph of its own."""
-    keras.backend.clear_session()
-    with kp.ParallaxStrategy():
-        model = case.model(keras)
-        optimizer = kp.ParallaxOptimizer(case.optimizer(keras), sparse_update=sparse_update)
-        model.compile(optimizer, case.loss)
-    return model
-
-
-def train(case, keras, sparse_update='lazy'):
-    """Losses and final weights of our training, on the batches of `reference.run`."""
-    model = compiled(case, keras, sparse_update)
-    model.set_weights(cases.start_weights(model))
-    losses = [
-        np.ravel(model.train_on_batch(*batch))[0] for batch in cases.joined_batches(case, 1, STEPS)
-    ]
-    return losses, model.get_weights()
-
-
-def assert_equals_plain_keras(case, package, tolerance=1e-5):
+def assert_lazy_equals_plain_keras(case, package, **tolerance):
     keras = cases.keras_module(package)
-    start, expected_losses, expected = reference.run(case, keras, 1, STEPS)
-    losses, weights = train(case, keras)
-    np.testing.assert_allclose(losses, expected_losses, rtol=tolerance)
-    for begin, one, other in zip(start, expected, weights):
-        largest = max(np.abs(begin).max(), np.abs(one).max())
-        np.testing.assert_allclose(other, one, rtol=0, atol=tolerance * largest)
+    model, expected = ours.assert_equals_plain_keras(case, keras, **tolerance)
     # The table is the first weight; where it stood still, any formula would do.
-    assert (start[0] != expected[0]).any(1).all()
+    assert (cases.start_weights(model)[0] != expected[0]).any(1).all()
 
 
 # --- the formulas ------------------------------------------------------------
@@ -80,7 +57,7 @@ def assert_equals_plain_keras(case, package, tolerance=1e-5):
 @PACKAGES
 @pytest.mark.parametrize('name', sorted(OPTIMIZERS))
 def test_lazy_equals_keras_where_every_row_is_touched(package, name):
-    assert_equals_plain_keras(case_of(OPTIMIZERS[name]), package)
+    assert_lazy_equals_plain_keras(case_of(OPTIMIZERS[name]), package)
 
 
 @PACKAGES
@@ -89,7 +66,7 @@ def test_lazy_equals_keras_where_every_row_is_touched(package, name):
 )
 def test_lazy_equals_keras_to_the_last_digits_of_float64(double_precision, package, name):
     # In float64 a formula that is only almost Keras's has nothing to hide behind.
-    assert_equals_plain_keras(case_of(OPTIMIZERS[name]), package, tolerance=1e-11)
+    assert_lazy_equals_plain_keras(case_of(OPTIMIZERS[name]), package, tolerance=1e-11)
 
 
 @PACKAGES
@@ -104,7 +81,7 @@ def test_lazy_equals_keras_to_the_last_digits_of_float64(double_precision, packa
     ids=['regularizer', 'whole regularizer', 'non negative', 'row norm'],
 )
 def test_lazy_heeds_regularizer_and_constraint(package, arguments):
-    assert_equals_plain_keras(case_of(OPTIMIZERS['adam'], **arguments), package)
+    assert_lazy_equals_plain_keras(case_of(OPTIMIZERS['adam'], **arguments), package)
 
 
 @PACKAGES
@@ -114,7 +91,7 @@ def test_lazy_refuses_a_constraint_for_the_whole_table(package):
         OPTIMIZERS['adam'],
         embeddings_constraint=lambda keras: keras.constraints.MaxNorm(0.05, axis=0),
     )
-    model = compiled(case, cases.keras_module(package), 'lazy')
+    model = ours.compiled(case, cases.keras_module(package))
     with pytest.raises(kp.PlanError, match="use sparse_update='exact'"):
         model._make_train_function()
 
@@ -125,7 +102,7 @@ def test_lazy_clips_as_keras_does(package, clip):
     def optimizer(keras):
         return keras.optimizers.SGD(lr=0.1, momentum=0.9, **clip)
 
-    assert_equals_plain_keras(case_of(optimizer), package)
+    assert_lazy_equals_plain_keras(case_of(optimizer), package)
 
 
 # --- what a rule says --------------------------------------------
@@ -158,7 +135,7 @@ def test_a_rule_keeps_as_many_slots_as_keras_and_uses_no_more(package, name):
 @PACKAGES
 def test_lazy_updates_of_an_unknown_formula_are_refused(package):
     # Keras builds the updates when it is first asked to train.
-    model = compiled(case_of(cases.custom_optimizer), cases.keras_module(package), 'lazy')
+    model = ours.compiled(case_of(cases.custom_optimizer), cases.keras_module(package))
     with pytest.raises(kp.PlanError) as caught:
         model._make_train_function()
     assert 'RunningSign' in str(caught.value) and "sparse_update='exact'" in str(caught.value)
@@ -168,8 +145,8 @@ def test_lazy_updates_of_an_unknown_formula_are_refused(package):
 def test_momentum_switched_on_after_compile_is_refused(package):
     # The velocities that it needs do not exist.
     keras = cases.keras_module(package)
-    case = case_of(OPTIMIZERS['sgd'])
-    model = compiled(case, keras, 'exact')
+    case = case_of(OPTIMIZERS['sgd'])._replace(wrap={'sparse_update': 'exact'})
+    model = ours.compiled(case, keras)
     batch = next(cases.joined_batches(case, 1))
     model.train_on_batch(*batch)
     keras.backend.set_value(model.optimizer.momentum, 0.5)
@@ -234,8 +211,8 @@ FORMULAS = {
 
 def linear_model(keras, optimizer, sparse_update):
     """The model, the variable that holds its table, and those that hold the table's slots."""
-    model = compiled(cases.Case(linear, optimizer, loss=product), keras, sparse_update)
-    model.set_weights(cases.start_weights(model))
+    wrap = {'sparse_update': sparse_update}
+    model = ours.compiled(cases.Case(linear, optimizer, loss=product, wrap=wrap), keras)
     model._make_train_function()
     table = model.trainable_weights[0]
     slots = [
