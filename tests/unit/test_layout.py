@@ -13,7 +13,6 @@ OTHERS = {
     'test_merged_collectives.py',  # Horovod and TensorFlow
     'test_public_names.py',  # the whole package
     'test_single_process.py',  # the whole package
-    'step/test_joined.py',  # one of the groups in `table_groups.py`
 }
 
 
