@@ -39,7 +39,7 @@ class ParallaxSession(session_hooks.HookedSession):
 
     A scope opens a new session when its graph is rewired. Whoever holds an earlier one, or one that
     Keras had before the scope, may go on with it: what it is asked, the scope's session of the time
-    does.
+    does. So it has a method for each thing that a session is asked, which makes them sixteen.
 
     Args:
         scope: the `GraphScope` whose graph it runs.

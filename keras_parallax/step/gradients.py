@@ -241,7 +241,11 @@ class StepGradients:
             ]
             of_rank, split = merged(by_pull)
             self.touched.update(table.touched(pulls[0], of_rank.rows))
-        pushed = self._push_rows(table, of_rank, split, self._reads(table, pulls))
+        after = self._reads(table, pulls)
+        if self._sync:
+            pushed = push_rows(table, of_rank, split, self._exchange, after)
+        else:
+            pushed = asynchronous.push_rows(table, of_rank, split, self._exchange)
         parts = [of_table for part in pushed.parts for of_table in table.of_tables(part)]
         return pushed._replace(parts=parts)
 
@@ -252,11 +256,6 @@ class StepGradients:
 
     def _on_worker(self):
         return tf.device(devices.shard_device(self._exchange.rank))
-
-    def _push_rows(self, table, gradients, split, after):
-        if not self._sync:
-            return asynchronous.push_rows(table, gradients, split, self._exchange)
-        return push_rows(table, gradients, split, self._exchange, after)
 
     def _reads(self, table, pulls):
         """The operations that read a table's shards, as far as this rank's step needs them.
