@@ -78,6 +78,19 @@ def _ancestors(operations):
     return found
 
 
+def gated_as(cls):
+    """What `load_model` takes for an optimizer's class, so that its optimizer is `gated`."""
+
+    class Gated:
+        @staticmethod
+        def from_config(config):
+            optimizer = gated(cls.from_config(config))
+            type(optimizer).__name__ = cls.__name__
+            return optimizer
+
+    return Gated
+
+
 def _name(variable):
     return None if variable is None else variable.op.name
 

@@ -565,15 +565,6 @@ def interleaved_slots(rank):
     ours, plain = [os.path.join(rank.folder, name) for name in ('ours.h5', 'plain.h5')]
     plain += '.%d' % rank.number
 
-    class Gated:
-        @staticmethod
-        def from_config(config):
-            return named(reference.gated(optimizer.from_config(config)))
-
-    def named(gated):
-        type(gated).__name__ = optimizer.__name__
-        return gated
-
     def load(path, cls):
         return keras.models.load_model(path, custom_objects={optimizer.__name__: cls})
 
@@ -583,7 +574,7 @@ def interleaved_slots(rank):
     # Of a graph of its own, without a scope.
     keras.backend.clear_session()
     model = cases.CASES['adagrad'].model(keras)
-    model.compile(named(reference.gated(optimizer())), 'mse')
+    model.compile(reference.gated_as(optimizer).from_config({}), 'mse')
     model.set_weights(cases.start_weights(model))
     for batch in joined[:half]:
         model.train_on_batch(*batch)
@@ -613,7 +604,7 @@ def interleaved_slots(rank):
 
     keras.backend.clear_session()
     rank.barrier()
-    model = load(ours, Gated)
+    model = load(ours, reference.gated_as(optimizer))
     for batch in joined[half:]:
         model.train_on_batch(*batch)
     found['from_ours'] = values(model)
