@@ -134,15 +134,15 @@ def _before_training(model):
     elif current is None or current.size == 1:
         return None
     if ours:
-        told = 'its gradients are exchanged, but every rank holds all rows of its tables'
+        outcome = 'its gradients are exchanged, but every rank holds all rows of its tables'
     elif exchanges:
-        told = "Horovod's optimizer exchanges its gradients, tables as a whole"
+        outcome = "Horovod's optimizer exchanges its gradients, tables as a whole"
     else:
-        told = 'each of the %d ranks trains it alone' % current.size
+        outcome = 'each of the %d ranks trains it alone' % current.size
     return functools.partial(
         warnings.warn,
         'A model trains outside the scope of the ParallaxStrategy: %s. Build and compile it inside '
-        '`with strategy:`.' % told,
+        '`with strategy:`.' % outcome,
         stacklevel=3,
     )
 
@@ -177,10 +177,10 @@ def _is_own_step(optimizer):
     if is_horovods(optimizer) or frame.f_code.co_name != 'get_updates':
         return False
     while frame is not None:
-        name, found = frame.f_code.co_name, frame.f_locals
+        name, variables = frame.f_code.co_name, frame.f_locals
         # For a model of Keras `_before_training` decides; an optimizer of ours may hold others.
         if name == 'make_train_function' or (
-            name == 'get_updates' and is_wrapped(found.get('self'))
+            name == 'get_updates' and is_wrapped(variables.get('self'))
         ):
             return False
         frame = frame.f_back

@@ -74,8 +74,8 @@ def load_model(
     model = package.module.models.model_from_config(config, custom_objects)
     if not compile or training is None:
         if compile:
-            told = '%s holds no compiled model: compile it yourself.' % filepath
-            warnings.warn(told, stacklevel=2)
+            message = '%s holds no compiled model: compile it yourself.' % filepath
+            warnings.warn(message, stacklevel=2)
         with resume.opened(filepath, checked=False) as (file, sources, _):
             mover = keras_file_read.Mover(model, BLOCK_BYTES, None, sources)
             keras_file_read.read_weights(model, keras_file_read.weights_group(file), False, mover)
@@ -121,9 +121,9 @@ def _compile(package, model, training, custom_objects, wrap):
 def _with_objects(value, custom_objects):
     """Puts the user's functions in the place of their names."""
     if isinstance(value, list):
-        return [_with_objects(one, custom_objects) for one in value]
+        return [_with_objects(item, custom_objects) for item in value]
     if isinstance(value, dict):
-        return {name: _with_objects(one, custom_objects) for name, one in value.items()}
+        return {name: _with_objects(item, custom_objects) for name, item in value.items()}
     return custom_objects.get(value, value) if isinstance(value, str) else value
 
 

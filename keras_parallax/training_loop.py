@@ -242,7 +242,7 @@ class BeforeCallbacks(tf.keras.callbacks.Callback):
         self._broadcast([start['rates'] for start in starts])
 
     def _users_of(self, rate):
-        return rate, [name_of(each) for each in self._callbacks if mentions(each, rate)]
+        return rate, [name_of(callback) for callback in self._callbacks if mentions(callback, rate)]
 
     def _broadcast(self, rates):
         explicit = [callback for callback in self._callbacks if _is_broadcast(callback)]
@@ -344,12 +344,12 @@ class AfterCallbacks(tf.keras.callbacks.Callback):
             reports = step.gather(report)
         when = 'after epoch %d' % (epoch + 1)
         if step.lockstep:
-            rates = [each['rates'] for each in reports]
+            rates = [report['rates'] for report in reports]
             epoch_reports.check_rates(rates, when, self._before.callbacks_of)
         if 'sketches' in report:
             names = [variable.name.split(':')[0] for variable in step.replicas]
-            epoch_reports.check_sketches([each['sketches'] for each in reports], names, when)
-        self.model.stop_training = any(each['stops'] for each in reports)
+            epoch_reports.check_sketches([report['sketches'] for report in reports], names, when)
+        self.model.stop_training = any(report['stops'] for report in reports)
 
 
 def _is_power_of_two(number):

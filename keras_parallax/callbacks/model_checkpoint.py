@@ -152,8 +152,8 @@ class ModelCheckpoint(tf.keras.callbacks.ModelCheckpoint):
             if self.on_save_error == _RAISE:
                 raise
             if step.rank == 0:
-                told = 'No checkpoint after epoch %d: %s' % (epoch + 1, error)
-                warnings.warn(told, stacklevel=2)
+                message = 'No checkpoint after epoch %d: %s' % (epoch + 1, error)
+                warnings.warn(message, stacklevel=2)
 
     def _save(self, path, include_optimizer):
         save = save_module.save_parts if self.sharded else save_module.save

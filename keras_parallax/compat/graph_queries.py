@@ -65,15 +65,15 @@ def descendants(operation, among=None):
         operation: the operation.
         among: a set of operations to which the search is limited, or `None` for all.
     """
-    found, pending = set(), [operation]
+    following, pending = set(), [operation]
     while pending:
         operation = pending.pop()
-        if operation in found or (among is not None and operation not in among):
+        if operation in following or (among is not None and operation not in among):
             continue
-        found.add(operation)
+        following.add(operation)
         pending.extend(user for tensor in operation.outputs for user in tensor.consumers())
         pending.extend(operation._control_outputs)
-    return found
+    return following
 
 
 def descendants_by_data(operations, since):
@@ -84,14 +84,14 @@ def descendants_by_data(operations, since):
         since: only operations with a greater id (`tensorflow_api.operation_id`) belong to the
             answer.
     """
-    found, pending = set(), list(operations)
+    following, pending = set(), list(operations)
     while pending:
         for tensor in pending.pop().outputs:
             for user in tensor.consumers():
-                if user not in found and tensorflow_api.operation_id(user) > since:
-                    found.add(user)
+                if user not in following and tensorflow_api.operation_id(user) > since:
+                    following.add(user)
                     pending.append(user)
-    return found
+    return following
 
 
 def reads(variable, among=None):
@@ -134,13 +134,13 @@ def _is_lookup(operation, tensor):
 
 def after_writes(variables):
     """The operations that write to variables, and all that depend on them, as a set."""
-    found = set()
+    writers = set()
     for variable in variables:
         storage = tensorflow_api.storage(variable)
         for operation in storage.consumers():
             if tensorflow_api.writes_to(operation, storage):
-                found |= descendants(operation)
-    return found
+                writers |= descendants(operation)
+    return writers
 
 
 def placeholders(tensor):

@@ -38,8 +38,8 @@ def horovod_aborts(instead):
 
     def handle():
         # A `std::type_info` is a pointer to its virtual table and one to its name.
-        found = current_type()
-        name = ctypes.cast(found[1], ctypes.c_char_p).value if found else b''
+        type_info = current_type()
+        name = ctypes.cast(type_info[1], ctypes.c_char_p).value if type_info else b''
         if b'gloo' in name:
             instead()
         handler_type(previous)()

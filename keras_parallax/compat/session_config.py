@@ -78,12 +78,12 @@ def of_local(config):
     Returns:
         A `tf.ConfigProto`.
     """
-    found = tf.ConfigProto()
-    found.CopyFrom(config)
-    options = found.graph_options.optimizer_options
+    changed = tf.ConfigProto()
+    changed.CopyFrom(config)
+    options = changed.graph_options.optimizer_options
     options.opt_level = tf.OptimizerOptions.L0
     options.do_constant_folding = True
-    return found
+    return changed
 
 
 def of_collectives():

@@ -27,13 +27,13 @@ def kept_by(optimizer, graph, variables):
         `None` if it keeps more than a number besides slots, or not the same slots for all.
     """
     # `variables()` lists them without their names (TF 1.11).
-    others = {name: one for (name, of), one in optimizer._non_slot_dict.items() if of is graph}
+    others = {name: slot for (name, of), slot in optimizer._non_slot_dict.items() if of is graph}
     slots = {
         name: [optimizer.get_slot(variable, name) for variable in variables]
         for name in optimizer.get_slot_names()
     }
-    found = [slot for of_name in slots.values() for slot in of_name]
-    if None in found or any(one.shape.ndims != 0 for one in others.values()):
+    all_slots = [slot for of_name in slots.values() for slot in of_name]
+    if None in all_slots or any(slot.shape.ndims != 0 for slot in others.values()):
         return None
     return others, slots
 

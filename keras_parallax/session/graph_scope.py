@@ -176,13 +176,13 @@ def attach(graph, job, server, servers):
     """
     if scope_of(graph) is None:
         graph._parallax_scope = GraphScope(graph, job, server, servers)
-    found = scope_of(graph)
-    if found.server is not server or found.servers != servers:
+    scope = scope_of(graph)
+    if scope.server is not server or scope.servers != servers:
         raise ScopeError(
             "Strategies with other servers, or without (architecture='allreduce'), cannot share a "
             'graph; call keras.backend.clear_session() between them.'
         )
-    return found
+    return scope
 
 
 def require_graph():

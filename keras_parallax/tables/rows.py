@@ -220,11 +220,11 @@ class ShardedRows(Rows):
         if self._reader is None:
             self._reader = self._make(lambda shard, begin, end, _: shard[begin:end])
         bounds, _, parts = self._reader
-        found = session.run(parts, self._bounds(bounds, first, last))
-        if len(found) == 1:
-            return found[0]
+        values = session.run(parts, self._bounds(bounds, first, last))
+        if len(values) == 1:
+            return values[0]
         rows = np.empty((last - first,) + self._row_shape, self.dtype.as_numpy_dtype)
-        for number, part in enumerate(found):
+        for number, part in enumerate(values):
             rows[self._places(number, first)] = part
         return rows
 
