@@ -163,12 +163,16 @@ class Repository:
         return path is not None and name != 'py' and name not in self._names[path]
 
     def _has_member(self, class_name, name):
-        for _, members, bases in self._classes.get(class_name, ()):
-            outside = any(base not in self._classes for base in bases if base != 'NamedTuple')
-            if name in members or outside:
-                return True
-            if any(self._has_member(base, name) for base in bases if base != class_name):
-                return True
+        # Classes of one name, such as a test's own `Session`, may be each other's ancestors.
+        pending, seen = [class_name], set()
+        while pending:
+            class_name = pending.pop()
+            seen.add(class_name)
+            for _, members, bases in self._classes.get(class_name, ()):
+                outside = any(base not in self._classes for base in bases if base != 'NamedTuple')
+                if name in members or outside:
+                    return True
+                pending.extend(base for base in bases if base not in seen)
         return False
 
     def _lacks_link(self, page, link):

@@ -100,3 +100,16 @@ def test_the_script_fails_where_something_is_missing_and_says_where(tmp_path):
     assert (failed.returncode, failed.stdout) == (1, b'README.md:1: gone.md does not exist\n')
     page.write_text('See [this](README.md).\n')
     subprocess.check_call(run, cwd=str(tmp_path))
+
+
+def test_classes_of_one_name_may_be_each_others_ancestors():
+    files = {
+        'pack/session.py': 'class Ours(tf.Session):\n    def run(self):\n        pass\n',
+        'tests/test_session.py': 'class Session(Ours):\n    pass\n',
+    }
+    repository = check_references.Repository(files, 'pack')
+    problems = [
+        repository.problems(passage)
+        for passage in check_references.passages('pack/a.py', '# `Session.gone`, `Session.run`')
+    ]
+    assert len(problems) == 1 and 'Session.gone' in str(problems) and 'run' not in str(problems)
