@@ -28,8 +28,14 @@ install: ## Install the package into .venv, from the sources as they are now
 	@scripts/make_env.sh --install
 
 demo: install ## Train the example on two processes of this machine (DEMO_ARGS=...)
-	$(QUIET_RUN) .venv/bin/horovodrun -np 2 -H localhost:2 \
-		.venv/bin/python examples/lm1b.py $(DEMO_ARGS)
+	@echo 'horovodrun -np 2 -H localhost:2 python examples/lm1b.py $(DEMO_ARGS)'
+	@$(RUN) TF_CPP_MIN_LOG_LEVEL=2 .venv/bin/python examples/without_prefix.py \
+		.venv/bin/horovodrun -np 2 -H localhost:2 .venv/bin/python examples/lm1b.py $(DEMO_ARGS)
+	@echo
+	@echo 'To try next: text of your own, in .txt files; all of it by Horovod; the cost on 8 hosts.'
+	@echo '  make demo DEMO_ARGS="--data DIR"'
+	@echo '  make demo DEMO_ARGS="--architecture allreduce"'
+	@echo '  cd examples && ../.venv/bin/keras-parallax plan lm1b:build_model --hosts 8 --alpha .02'
 
 test: ## Run every test: unit, parallel and cluster (PYTEST_ARGS=...)
 	@scripts/make_env.sh --cluster --install

@@ -84,7 +84,7 @@ class Corpus(collections.namedtuple('Corpus', 'name vocabulary train held_out fi
         unknown = np.mean(self.train == self.vocabulary.unknown)
         lines = [
             f'{self.name}: {self.files:,} files read, {len(self.skipped)} skipped',
-            f'{len(self.train):,} training words, {len(self.held_out):,} held-out words, '
+            f'{len(self.train):,} training words, {len(self.held_out):,} held-out words',
             f'vocabulary of {len(self.vocabulary):,}, '
             f'{unknown:.1%} of the training words outside it',
         ]

@@ -22,6 +22,7 @@ import corpus
 import keras
 import keras.backend as K
 import numpy as np
+import tabulate
 import tensorflow as tf
 import tqdm
 
@@ -85,18 +86,14 @@ class SampledSoftmaxLoss(keras.layers.Layer):
         return config
 
 
-def build_models(vocabulary_size, steps, dim, num_sampled):
-    """Builds two models with the same layers.
+def build_model(vocabulary_size=20000, steps=20, dim=64, num_sampled=256):
+    """Builds the model to train, whose output is the sampled loss of each word.
 
     Args:
         vocabulary_size: Number of words.
         steps: Words per window.
         dim: Width of the embedding and of the LSTM.
-        num_sampled: Noise words per batch of the training model.
-
-    Returns:
-        Tuple of the model to train, which returns sampled losses, and the model
-        to judge it by, which returns exact ones.
+        num_sampled: Noise words per batch.
     """
     words = keras.layers.Input((steps,), dtype='int32', name='words')
     next_words = keras.layers.Input((steps,), dtype='int32', name='next_words')
@@ -104,57 +101,64 @@ def build_models(vocabulary_size, steps, dim, num_sampled):
     # One large matrix product per step suits a CPU better than four small ones.
     hidden = keras.layers.LSTM(dim, return_sequences=True, implementation=2, name='lstm')(embedded)
     softmax = SampledSoftmaxLoss(vocabulary_size, num_sampled, name='softmax')
-    inputs = [words, next_words]
+    return keras.models.Model([words, next_words], softmax([hidden, next_words]))
+
+
+def build_exact_model(model):
+    """Builds the model to judge by, with the same layers, whose output is the exact loss."""
+    words, next_words = model.inputs
+    hidden, softmax = model.get_layer('lstm').output, model.get_layer('softmax')
+    return keras.models.Model([words, next_words], softmax([hidden, next_words], exact=True))
+
+
+def describe(plan, ids, workers):
+    """Returns where each variable went, and what a step sends, as text.
+
+    Args:
+        plan: What ``strategy.plan(model)`` returns.
+        ids: Dict from the names of tables to how many of their rows a worker's
+            batch names, those that it names twice counted twice.
+        workers: Number of workers.
+    """
+    rows = []
+    for variable in plan.variables:
+        touched = 'unknown' if variable.alpha is None else f'{variable.alpha:.1%}'
+        megabytes = f'{variable.bytes / 1e6:.2f} MB'
+        rows.append((variable.name, megabytes, variable.kind, touched, variable.place))
+    headers = ('variable', 'size', 'class', 'rows a batch', 'place')
+    table = tabulate.tabulate(rows, headers, disable_numparse=True)
+    prediction = plan.predict()
+    if prediction is None or prediction.unknown:  # One worker, or tables on no server.
+        return table
+    planned, gathered = prediction.totals['plan'].sent, 0
+    for variable in plan.variables:
+        if variable.name in ids:  # A row for each id goes to each other worker.
+            gathered += (workers - 1) * ids[variable.name] * variable.bytes / variable.rows
+        else:
+            gathered += prediction.variables[variable.name].allreduce
     return (
-        keras.models.Model(inputs, softmax([hidden, next_words])),
-        keras.models.Model(inputs, softmax([hidden, next_words], exact=True)),
+        f'{table}\n\nA {"worker" if plan.cluster.hosts == 1 else "host"} sends '
+        f"{planned / 1e6:.2f} MB a step where Horovod's allgather would send "
+        f'{gathered / 1e6:.2f} MB.'
     )
 
 
-class ProgressBar(keras.callbacks.Callback):
-    """A bar that is drawn anew once a second; Keras's own prints a line for each batch.
-
-    Keras does so wherever its output is no terminal, and under ``horovodrun`` it never is one.
-    """
-
-    def on_epoch_begin(self, epoch, logs=None):
-        self.bar = tqdm.tqdm(
-            total=self.params['samples'],
-            desc=f'epoch {epoch + 1}',
-            unit=' windows',
-            mininterval=1,
-            ncols=80,
-            file=sys.stdout,
-        )
-
-    def on_batch_end(self, batch, logs=None):
-        self.bar.set_postfix(loss=f"{logs['loss']:.3f}", refresh=False)
-        self.bar.update(logs['size'])
-
-    def on_epoch_end(self, epoch, logs=None):
-        self.bar.close()
-
-
-class WordsPerSecond(keras.callbacks.Callback):
-    """Prints how fast an epoch's training went; put it before other callbacks.
+class PlanReport(keras.callbacks.Callback):
+    """Prints the plan after the first ten steps, in which the rows they touch are counted.
 
     Args:
-        words: Training words per epoch, all workers together.
-        verbose: Whether this worker prints.
+        describe: Function that returns the text.
     """
 
-    def __init__(self, words, verbose):
+    def __init__(self, describe):
         super().__init__()
-        self.words = words
-        self.verbose = verbose
+        self.describe = describe
+        self.steps = 0
 
-    def on_epoch_begin(self, epoch, logs=None):
-        self.start = time.perf_counter()
-
-    def on_epoch_end(self, epoch, logs=None):
-        seconds = time.perf_counter() - self.start
-        if self.verbose:
-            print(f'epoch {epoch + 1}: {self.words / seconds:,.0f} words/s')
+    def on_batch_end(self, batch, logs=None):
+        self.steps += 1
+        if self.steps == 10:
+            tqdm.tqdm.write(self.describe() + '\n')
 
 
 class HeldOutLoss(keras.callbacks.Callback):
@@ -178,25 +182,49 @@ class HeldOutLoss(keras.callbacks.Callback):
         logs['val_log_loss'] = np.mean(losses)
 
 
-class Perplexity(keras.callbacks.Callback):
-    """Turns the held-out loss into perplexity.
+class Progress(keras.callbacks.Callback):
+    """Shows a bar, and a line for each epoch; put it after other callbacks.
 
-    The exponential is not linear: the loss has to be averaged over the workers
-    first, so this belongs after the callback that does that.
+    Keras's own bar prints a line for each batch wherever its output is no
+    terminal, and under ``horovodrun`` it never is one.
 
     Args:
-        verbose: Whether this worker prints.
+        words: Words per window, those of all workers.
     """
 
-    def __init__(self, verbose):
+    def __init__(self, words):
         super().__init__()
-        self.verbose = verbose
+        self.words = words
+
+    def on_train_begin(self, logs=None):
+        self.bar = tqdm.tqdm(
+            total=self.params['epochs'] * self.params['samples'] * self.words,
+            unit=' words',
+            unit_scale=True,
+            mininterval=1,
+            ncols=80,
+            ascii=True,  # horovodrun 0.19.5 may cut other signs in two, and stops there.
+            file=sys.stdout,
+        )
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.start, self.samples = time.perf_counter(), 0
+
+    def on_batch_end(self, batch, logs=None):
+        self.seconds = time.perf_counter() - self.start  # What other callbacks take is not in it.
+        self.samples += logs['size']
+        self.bar.update(logs['size'] * self.words)
 
     def on_epoch_end(self, epoch, logs=None):
+        # The exponential is not linear: the loss is averaged over the workers first.
         perplexity = np.exp(logs['val_log_loss'])
-        logs['val_perplexity'] = perplexity
-        if self.verbose:
-            print(f'epoch {epoch + 1}: held-out perplexity {perplexity:.1f}')
+        rate = self.samples * self.words / self.seconds
+        tqdm.tqdm.write(
+            f'epoch {epoch + 1}: {rate:,.0f} words/s, held-out perplexity {perplexity:.1f}'
+        )
+
+    def on_train_end(self, logs=None):
+        self.bar.close()
 
 
 _COUNT = click.IntRange(min=1)
@@ -276,7 +304,8 @@ def main(
         rank, size = strategy.rank, strategy.size  # kp: alone it would be 0 of 1.
         chief = strategy.is_chief  # kp: one worker speaks for all.
         tf.set_random_seed(seed + rank)  # kp: + rank, for noise words of its own.
-        model, exact_model = build_models(words_known, steps, dim, sampled)
+        model = build_model(words_known, steps, dim, sampled)
+        exact_model = build_exact_model(model)
         optimizer = keras.optimizers.Adagrad(lr=learning_rate)
         # Gradients are averaged, so the learning rate stays what it was.
         # The model's output is the loss already.
@@ -292,9 +321,22 @@ def main(
     except corpus.CorpusError as error:
         raise click.ClickException(str(error)) from None
 
+    words_seen = batch_size * steps
+    softmax_rows = words_seen + sampled
+    ids = {
+        'embedding/embeddings': words_seen,
+        'softmax/kernel': softmax_rows,
+        'softmax/bias': softmax_rows,
+    }
+    callbacks = [
+        HeldOutLoss(exact_model, held_out[0], held_out[1], batch_size),
+        kp.callbacks.MetricAverageCallback(),  # kp: means of what the line above adds.
+    ]
     if chief:
-        print(text.describe())
-        strategy.summary(model)  # kp: shows where each variable went, and why.
+        print(text.describe() + '\n')
+        # kp: `strategy.summary(model)` tells more: why, and what each variable costs.
+        callbacks.append(PlanReport(lambda: describe(strategy.plan(model), ids, size)))
+        callbacks.append(Progress(steps * size))
 
     model.fit(
         [words, next_words],
@@ -302,13 +344,7 @@ def main(
         batch_size=batch_size,
         epochs=epochs,
         verbose=0,
-        callbacks=([ProgressBar()] if chief else [])  # kp: one bar for the whole job.
-        + [
-            WordsPerSecond(words.size * size, chief),  # kp: x size, the whole job.
-            HeldOutLoss(exact_model, held_out[0], held_out[1], batch_size),
-            kp.callbacks.MetricAverageCallback(),  # kp: means of what the line above adds.
-            Perplexity(chief),
-        ],
+        callbacks=callbacks,
     )
 
 

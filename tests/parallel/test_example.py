@@ -1,8 +1,11 @@
 """The language model of `examples/` on real text: what `make demo` runs, but on less of it."""
 
 import os
+import pty
 import re
 import runpy
+import subprocess
+import sys
 
 import launch
 import numpy as np
@@ -10,6 +13,14 @@ import pytest
 
 EXAMPLES = os.path.join(os.path.dirname(__file__), '..', '..', 'examples')
 TOKENS, WORDS = 150000, 5000
+WITHOUT_PREFIX = [sys.executable, os.path.join(EXAMPLES, 'without_prefix.py')]
+#: What horovodrun makes of a bar that is drawn twice, and of a line of each rank.
+FORWARDED = (
+    'Tue Nov 24 16:27:17 2026[1]<stderr>:Using TensorFlow backend.\\n'
+    'Tue Nov  3 16:27:18 2026[0]<stdout>:\\rTue Nov  3 16:27:18 2026[0]<stdout>:half\\r'
+    'Tue Nov  3 16:27:19 2026[0]<stdout>:whole\\n'
+    'Tue Nov 24 16:27:19 2026[1]<stderr>:lost\\nlast'
+)
 SMALLER = ['--max-tokens', TOKENS, '--vocabulary-size', WORDS, '--epochs', '3', '--dim', '32']
 WAYS = {
     'hybrid': [],
@@ -19,12 +30,23 @@ WAYS = {
 
 
 @pytest.fixture(scope='module', params=sorted(WAYS))
-def perplexities(request):
-    """The perplexity of held-out text after each epoch."""
-    script, arguments = os.path.join(EXAMPLES, 'lm1b.py'), SMALLER + WAYS[request.param]
-    outcome = launch.run(2, script, *arguments)
+def way(request):
+    return request.param
+
+
+@pytest.fixture(scope='module')
+def output(way):
+    """What the example prints, as `make demo` shows it."""
+    script, arguments = os.path.join(EXAMPLES, 'lm1b.py'), SMALLER + WAYS[way]
+    outcome = launch.run(2, script, *arguments, prefix=WITHOUT_PREFIX)
     assert outcome.code == 0, outcome.output
-    return [float(each) for each in re.findall(r'perplexity (\d+\.\d)', outcome.output)]
+    return outcome.output
+
+
+@pytest.fixture(scope='module')
+def perplexities(output):
+    """The perplexity of held-out text after each epoch."""
+    return [float(each) for each in re.findall(r'perplexity (\d+\.\d)', output)]
 
 
 @pytest.fixture(scope='module')
@@ -42,3 +64,45 @@ def test_the_language_model_learns(perplexities):
 # How much better depends on who comes first, without a barrier: see docs/architectures.md.
 def test_it_learns_more_than_how_frequent_words_are(perplexities, perplexity_of_frequencies):
     assert perplexities[-1] < perplexity_of_frequencies
+
+
+def test_it_prints_its_plan_with_measured_densities(output, way):
+    place = 'on every rank' if way == 'hybrid' else '.*'
+    assert re.search(r'embedding/embeddings .* sparse +\d+\.\d% +2 shards', output)
+    assert re.search(r'lstm/kernel .* dense +100\.0% +' + place, output)
+    sent, gathered = re.search(
+        r"A worker sends (\d\.\d\d) MB a step where Horovod's allgather would send (\d\.\d\d) MB",
+        output,
+    ).groups()
+    assert 0 < float(sent) < float(gathered)
+
+
+def test_it_prints_one_bar_and_nothing_of_the_launcher(output):
+    bars = [line for line in output.splitlines() if '%|' in line]
+    assert len(bars) == 1 and bars[0].startswith('100%')
+    # `launch` has each rank say that it has started.
+    assert '[0]<std' not in output and 'Using TensorFlow' not in output
+
+
+def without_prefix(script, **options):
+    command = WITHOUT_PREFIX + ['sh', '-c', script]
+    return subprocess.run(command, stdin=subprocess.DEVNULL, **options)
+
+
+def test_a_redrawn_line_comes_once_where_there_is_no_terminal():
+    done = without_prefix("printf '%s'" % FORWARDED, stdout=subprocess.PIPE)
+    assert done.returncode == 0
+    assert done.stdout == b'whole\nTue Nov 24 16:27:19 2026[1]<stderr>:lost\nlast'
+
+
+def test_a_terminal_gets_a_line_as_often_as_it_is_drawn():
+    ours, theirs = pty.openpty()
+    without_prefix("printf '%s'" % FORWARDED, stdout=theirs)
+    os.close(theirs)
+    assert b'\rhalf\rwhole\r\nTue Nov 24' in os.read(ours, 1000)
+    os.close(ours)
+
+
+@pytest.mark.parametrize('script, code', [('exit 3', 3), ('kill -9 $$', 137)])
+def test_the_exit_code_is_that_of_the_command(script, code):
+    assert without_prefix(script).returncode == code
