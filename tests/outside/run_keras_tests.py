@@ -19,7 +19,9 @@ os.chdir(tempfile.mkdtemp(dir=results))
 sys.exit(
     pytest.main(
         [os.path.join(folder, test) for test in tests]
-        + ['-q', '-c', os.devnull, '--rootdir', folder, '-p', 'no:cacheprovider', '-W', 'ignore']
+        # Not captured: why a rank ended would be lost with it.
+        + ['-q', '-s', '-c', os.devnull, '--rootdir', folder, '-W', 'ignore']
+        + ['-p', 'no:cacheprovider']
         + ['-p', 'parallax_scope', '--basetemp', os.path.join(results, 'files' + rank)]
         + ['--junitxml', os.path.join(results, rank + '.xml')]
     )
