@@ -202,7 +202,7 @@ class Progress(keras.callbacks.Callback):
             unit=' words',
             unit_scale=True,
             mininterval=1,
-            ncols=80,
+            ncols=79,
             ascii=True,  # horovodrun 0.19.5 may cut other signs in two, and stops there.
             file=sys.stdout,
         )
@@ -247,7 +247,7 @@ _option = functools.partial(click.option, show_default=True)
 @_option(
     '--max-tokens',
     type=_COUNT,
-    default=1000000,
+    default=900000,
     help='Upper limit for the training words, all workers together.',
 )
 @_option('--epochs', type=_COUNT, default=3, help='Passes over the training words.')
@@ -259,7 +259,7 @@ _option = functools.partial(click.option, show_default=True)
 @_option(
     '--held-out-batches',
     type=_COUNT,
-    default=10,
+    default=5,
     help='Upper limit for the batches each worker judges by.',
 )
 @_option(
