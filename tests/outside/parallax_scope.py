@@ -1,5 +1,6 @@
 """A plugin of pytest: each test runs inside the scope of a `ParallaxStrategy`, on a fresh graph."""
 
+import numpy as np
 import pytest
 
 
@@ -9,6 +10,9 @@ def parallax_scope():
 
     import keras_parallax as kp
 
+    # Some tests draw numbers in threads, and chance says how many. Without a seed the ranks would
+    # build the models of later tests with different values, and each keeps its own until it trains.
+    np.random.seed(1337)
     keras.backend.clear_session()
     with kp.ParallaxStrategy():
         yield
