@@ -4,23 +4,18 @@ import importlib
 
 import click
 
-#: Subcommand to the module of this package that has it, as a click command called `command`.
-_MODULES = {
-    'doctor': 'doctor',
-    'plan': 'plan',
-    'run': 'run',
-    'server': 'server',
-}
+#: Subcommands; the module of the same name has each, as a click command called `command`.
+_NAMES = ('doctor', 'plan', 'run', 'server')
 
 
 class _Commands(click.Group):
     def list_commands(self, context):
-        return sorted(_MODULES)
+        return _NAMES
 
     def get_command(self, context, name):
-        if name not in _MODULES:
+        if name not in _NAMES:
             return None
-        return importlib.import_module('keras_parallax.commands.' + _MODULES[name]).command
+        return importlib.import_module('keras_parallax.commands.' + name).command
 
 
 @click.command(cls=_Commands, context_settings={'help_option_names': ['-h', '--help']})

@@ -48,18 +48,10 @@ class HostError(Exception):
 
 
 def parse_hosts(text, local_addresses, resolve):
-    """Reads hosts in `horovodrun`'s way.
+    """Reads hosts in `horovodrun`'s way, as in `'first:2,second:2'`: a list of `HostSpec`s.
 
-    Args:
-        text: for instance `'first:2,second:2'`.
-        local_addresses: IPv4 addresses of this machine.
-        resolve: function from a host's name to its IPv4 address; raises `OSError` if it has none.
-
-    Returns:
-        A list of `HostSpec`s.
-
-    Raises:
-        ValueError: the text does not read so; a sentence.
+    Function `resolve` gives the IPv4 address of a host's name, or raises `OSError`. A text that
+    does not read so is a `ValueError`, with a sentence.
     """
     hosts = []
     for part in text.split(','):
@@ -80,17 +72,7 @@ def parse_hosts(text, local_addresses, resolve):
 
 
 def command_on(host, words, port, environ):
-    """The command that has a host run `host_facts` in this Python's place.
-
-    Args:
-        host: a `HostSpec`.
-        words: arguments of `host_facts`.
-        port: of sshd, or `None`.
-        environ: mapping with the environment to pass on.
-
-    Returns:
-        A list of words.
-    """
+    """The words of the command that has a host run `host_facts` in this Python's place."""
     command = [sys.executable, '-c', inspect.getsource(host_facts)] + list(words)
     if host.is_here:
         return command
@@ -105,26 +87,14 @@ def command_on(host, words, port, environ):
 
 
 class Doctor:
-    """Asks hosts.
-
-    Args:
-        hosts: list of `HostSpec`s.
-        port: of sshd, or `None`.
-    """
+    """Asks hosts, `HostSpec`s, through the port of their sshd; `None` for ssh's own choice."""
 
     def __init__(self, hosts, port=None):
         self._hosts = hosts
         self._port = port
 
     def ask(self, host, *words):
-        """Has a host run `host_facts`.
-
-        Returns:
-            Its answer.
-
-        Raises:
-            HostError: there is none.
-        """
+        """The answer of a host that runs `host_facts`; raises `HostError` if there is none."""
         try:
             process = subprocess.run(
                 command_on(host, words, self._port, os.environ),
@@ -149,15 +119,7 @@ class Doctor:
         )
 
     def facts(self, disk, files):
-        """Asks every host for its facts.
-
-        Args:
-            disk: folder for checkpoints.
-            files: the user's files that are to be the same on every host.
-
-        Returns:
-            A dict from host to facts, of those that answer, and a list of findings about all.
-        """
+        """A dict from each host that answers to its facts, and a list of findings about all."""
         request = json.dumps({'disk': disk, 'files': files})
 
         def ask(host):
@@ -180,14 +142,7 @@ class Doctor:
         return facts, [finding for _, findings in answers for finding in findings]
 
     def reach(self, addresses):
-        """Tries whether hosts can connect to each other.
-
-        Args:
-            addresses: dict from host to the address at which the others reach it.
-
-        Returns:
-            A list of findings.
-        """
+        """Findings of whether hosts connect to each other at `addresses`, a dict by host."""
         hosts = [host for host in self._hosts if host.name in addresses]
         listeners, places = [], {}
         try:
@@ -234,13 +189,7 @@ def late(host):
 
 
 def unanswered(host, code, last_line):
-    """The `Finding` about a host that did not run `host_facts`.
-
-    Args:
-        host: a `HostSpec`.
-        code: exit code of the command, as `subprocess` gives it.
-        last_line: the last line that it wrote to stderr.
-    """
+    """The `Finding` about a host that did not run `host_facts`, but ended with a code."""
     if code == 255 and not host.is_here:
         remedy = 'horovodrun needs ssh without a password: ssh-copy-id %s' % host.name
         return Finding(FAILURE, 'ssh', host.name, 'ssh fails: %s' % last_line, remedy)
@@ -255,18 +204,7 @@ def unanswered(host, code, last_line):
 
 
 def examine(hosts, port, interface, disk, files):
-    """All findings about a job.
-
-    Args:
-        hosts: list of `HostSpec`s.
-        port: of sshd, or `None`.
-        interface: as `horovodrun --network-interface` takes it, or `None`.
-        disk: folder for checkpoints.
-        files: the user's files that are to be the same on every host.
-
-    Returns:
-        A list of `Finding`s.
-    """
+    """All `Finding`s about a job; arguments as the command's."""
     doctor = Doctor(hosts, port)
     facts, findings = doctor.facts(disk, files)
     slots = sum(host.slots for host in hosts)

@@ -167,11 +167,7 @@ def check_host(host, facts, slots):
 
 
 def check_same_code(facts):
-    """Whether all hosts would run the same.
-
-    Args:
-        facts: dict from host to its facts, two hosts or more.
-    """
+    """Whether all hosts, two or more, would run the same."""
     (first, reference), *others = facts.items()
     findings = []
     for host, facts_there in others:
@@ -241,12 +237,7 @@ def check_clock(host, facts, asked, answered):
 def check_cut_off(host, options):
     """Whether `ssh`, and `horovodrun` with it, ends when the host is cut off.
 
-    Args:
-        host: name of the host.
-        options: what `ssh -G` prints for it: a name and a value in each line.
-
-    Returns:
-        A list of findings.
+    The options are what `ssh -G` prints for the host: a name and a value in each line.
     """
     values = dict(line.split(' ', 1) for line in options.splitlines() if ' ' in line)
     interval, count = (
@@ -281,15 +272,7 @@ def ipv4_address(facts, interface):
 
 
 def check_interface(facts, chosen):
-    """Over which interface workers would talk.
-
-    Args:
-        facts: dict from host to its facts, two hosts or more.
-        chosen: what the user gives to `horovodrun --network-interface`, or `None`.
-
-    Returns:
-        A list of findings.
-    """
+    """Over which interface two hosts or more would talk; `chosen` may be `None`."""
     check, common = 'interface', interfaces_in_common(facts)
     interfaces = '; '.join(
         '%s has %s' % (host, ', '.join(sorted(of_host['interfaces'] or {})) or 'none')
@@ -315,12 +298,8 @@ def check_interface(facts, chosen):
 def check_reach(places, reached):
     """Whether hosts can connect to each other's ports.
 
-    Args:
-        places: dict from host to its `'address:port'`.
-        reached: dict from host to a dict from place to what went wrong, or `None`.
-
-    Returns:
-        A list of findings.
+    In `places` each host has its `'address:port'`; in `reached`, a dict from the places of others
+    to what went wrong, `None` where nothing did.
     """
     findings = []
     hosts = {place: host for host, place in places.items()}

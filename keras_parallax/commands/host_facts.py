@@ -29,14 +29,9 @@ _CONNECT_SECONDS = 5
 
 
 def collect(disk, files):
-    """Collects the facts.
+    """The facts, a JSON-able dict; what could not be found out is a string in `problems`.
 
-    Args:
-        disk: folder for checkpoints; it need not exist.
-        files: files of the user's whose content matters.
-
-    Returns:
-        A JSON-able dict. What could not be found out is a string in `problems`.
+    Folder `disk`, for checkpoints, need not exist; of the user's `files` the content matters.
     """
     facts = {
         'began': time.time(),
@@ -166,14 +161,7 @@ def listen(address):
 
 
 def connect(places):
-    """Tries to connect.
-
-    Args:
-        places: list of `'address:port'`.
-
-    Returns:
-        A dict from place to what went wrong, `None` where nothing did.
-    """
+    """What went wrong with connecting to each `'address:port'`, `None` where nothing did."""
     outcome = {}
     for place in places:
         address, _, port = place.rpartition(':')

@@ -9,7 +9,7 @@ from keras_parallax.errors import ParallaxError
 from keras_parallax.planning import architectures
 from keras_parallax.planning.classify import DENSE, SPARSE, WHOLE_TABLE, classify
 from keras_parallax.planning.costs import Cluster, Halved
-from keras_parallax.planning.plan import make_plan
+from keras_parallax.planning.plan import make_plan, plain
 from keras_parallax.planning.summary import format_summary
 from keras_parallax.planning.units import parse_bandwidth
 
@@ -34,27 +34,25 @@ class _Pairs(click.ParamType):
             self.fail('%r is no %s' % (text, self.name), param, ctx)
 
 
-class _Bandwidth(click.ParamType):
-    name = 'bandwidth'
+class _Text(click.ParamType):
+    """What a function reads from the text, if it raises no `ValueError`."""
+
+    def __init__(self, name, read):
+        self.name, self._read = name, read
 
     def convert(self, value, param, ctx):
-        if isinstance(value, float):
-            return value
         try:
-            return parse_bandwidth(value)
-        except ParallaxError as error:
+            return self._read(value) if isinstance(value, str) else value
+        except ValueError as error:
             self.fail(str(error), param, ctx)
 
 
-class _Servers(click.ParamType):
-    name = 'worker|host|number'
-
-    def convert(self, value, param, ctx):
-        if value in ('worker', 'host') or isinstance(value, int):
-            return value
-        if value.isdigit() and int(value):
-            return int(value)
-        self.fail("%r is neither 'worker' nor 'host' nor a number from 1" % value, param, ctx)
+def _servers(text):
+    if text in ('worker', 'host'):
+        return text
+    if text.isdigit() and int(text):
+        return int(text)
+    raise ValueError("%r is neither 'worker' nor 'host' nor a number from 1" % text)
 
 
 def _fraction(text):
@@ -82,7 +80,7 @@ _AT_LEAST_1 = click.IntRange(min=1)
 @click.option('--workers-per-host', type=_AT_LEAST_1, default=1, show_default=True)
 @click.option(
     '--bandwidth',
-    type=_Bandwidth(),
+    type=_Text('bandwidth', parse_bandwidth),
     metavar='BANDWIDTH',
     default='10Gbit',
     show_default=True,
@@ -118,7 +116,7 @@ _AT_LEAST_1 = click.IntRange(min=1)
 )
 @click.option(
     '--servers',
-    type=_Servers(),
+    type=_Text('worker|host|number', _servers),
     metavar='worker|host|NUMBER',
     default='worker',
     show_default=True,
@@ -161,11 +159,7 @@ def command(model, as_json, optimizer, sparse_update, bandwidth, **options):
         name: update for name, update in description.updates.items() if plan[name].kind == SPARSE
     }
     if as_json:
-        data = dict(
-            plan.as_data(),
-            updates={name: dict(update._asdict()) for name, update in updates.items()},
-        )
-        click.echo(json.dumps(data, indent=2))
+        click.echo(json.dumps(dict(plan.as_data(), updates=plain(updates)), indent=2))
     else:
         click.echo(format_summary(plan, updates))
 
@@ -184,28 +178,10 @@ def plan_for(
     fp16_pulls,
     local_aggregation,
 ):
-    """Makes the plan that the command's options ask for.
+    """The `Plan` that the command's options ask for; raises `PlanError` if it cannot be.
 
-    Args:
-        uses: a list of `VariableUse`s.
-        hosts: number of hosts that run workers.
-        workers_per_host: number of workers on each.
-        bandwidth: of a host's link, in bytes per second.
-        alpha: list of pairs of a table's name, or `None` for every table, and its density. What is
-            said of one variable counts more than what is said of all; so it does below.
-        architecture: as for `ParallaxStrategy`.
-        partitions: list of pairs of a variable's name, or `None` for every table, and a number.
-        override: list of pairs of a variable's name and a class.
-        servers: `'worker'`, `'host'`, or a number of machines for servers alone.
-        fp16: whether gradients travel in half precision.
-        fp16_pulls: whether rows that are pulled do.
-        local_aggregation: whether a host's workers share what crosses the network.
-
-    Returns:
-        A `Plan`.
-
-    Raises:
-        PlanError: the options ask for what cannot be.
+    Of pairs of a name and a value, those named `None` are for every table, and count less than what
+    is said of one. The bandwidth is in bytes per second.
     """
     dedicated = isinstance(servers, int)
     cluster = Cluster(

@@ -30,27 +30,15 @@ _END_SECONDS = 15
 
 
 def delay(restart, first):
-    """Seconds to wait before a restart: each time twice as long, at most 300.
-
-    Args:
-        restart: number of the restart, from 1.
-        first: seconds before the first.
-
-    Returns:
-        A number of seconds.
-    """
+    """Seconds to wait before restart 1, 2, ...: each time twice as long, at most 300."""
     return min(first * 2.0 ** (restart - 1), _LONGEST_DELAY_SECONDS)
 
 
 def stage(commands):
-    """How far a launcher has come.
+    """How far a launcher has come, given the commands, lists of words, that it consists of.
 
-    Args:
-        commands: the processes that a launcher consists of, a list of lists of words.
-
-    Returns:
-        `STARTED` if there is a rank, `STARTING` if there is only `horovodrun`, otherwise `UNKNOWN`:
-        it may be any command.
+    `STARTED` if there is a rank, `STARTING` if there is only `horovodrun`, otherwise `UNKNOWN`: it
+    may be any command.
     """
     names = {os.path.basename(word) for words in commands for word in words[:2]}
     if names & _STARTERS or any(_RANK in word for words in commands for word in words):
@@ -88,10 +76,9 @@ class Runner:
         self._process = self._signal = None
 
     def run(self):
-        """Runs the command, and again if it fails.
+        """Runs the command, and again if it fails; returns the exit code of the last attempt.
 
-        Returns:
-            The exit code of the last attempt; 128 + n if signal n ended it.
+        That is 128 + n if signal n ended it.
         """
         for number in _FORWARDED:
             signal.signal(number, self._forward)

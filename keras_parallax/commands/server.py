@@ -4,7 +4,6 @@ import os
 import signal
 import socket
 import sys
-import threading
 import time
 
 import click
@@ -114,12 +113,9 @@ def _serve(assignment, signals):
         for address in addresses
     ]
     _say('serves a job of %d workers' % len(workers))
-    pause = threading.Event()
     contact = probe.Contact(_SILENT_SECONDS, time.monotonic())
-    while not signals.by:
-        if contact.is_gone(_best_answer(workers), time.monotonic()):
-            break
-        pause.wait(_PROBE_SECONDS)
+    while not signals.by and not contact.is_gone(_best_answer(workers), time.monotonic()):
+        time.sleep(_PROBE_SECONDS)
     del server
 
 

@@ -9,7 +9,7 @@ from keras_parallax.commands import cli
 def test_help_lists_every_command_and_every_command_explains_itself():
     outcome = CliRunner().invoke(cli.main, ['--help'])
     assert outcome.exit_code == 0
-    for name in cli._MODULES:
+    for name in cli._NAMES:
         assert name in outcome.output
         assert CliRunner().invoke(cli.main, [name, '-h']).exit_code == 0
 
