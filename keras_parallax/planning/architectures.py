@@ -14,22 +14,13 @@ ARCHITECTURES = (HYBRID, ALLREDUCE, PS, AUTO)
 
 
 def choose(use, natural, architecture, alpha, cluster, fp16=costs.NOTHING_HALVED):
-    """Chooses the class of a table that could be sparse.
+    """Chooses the class of a table that could be sparse, and is so in `natural`.
 
-    Args:
-        use: the `VariableUse` of a table.
-        natural: its `Class`, sparse.
-        architecture: one of `ARCHITECTURES`. `'allreduce'` compares the allgather of the touched
-            rows with the allreduce of the whole gradient, `'auto'` the servers with it; the others
-            leave nothing to choose.
-        alpha: the fraction of rows that a worker touches in a step, or `None` if it is not known;
-            the table then stays sparse, unless it is so small that even untouched it would be
-            cheaper dense.
-        cluster: the `costs.Cluster`, or `None` if it is not known: the table stays sparse.
-        fp16: `costs.Halved`: what travels in half precision.
-
-    Returns:
-        A `Class`.
+    `'allreduce'` compares the allgather of the touched rows with the allreduce of the whole
+    gradient, `'auto'` the servers with it; other architectures leave nothing to choose. Where
+    `alpha`, the fraction of rows that a worker touches in a step, is not known, the table stays
+    sparse, unless it is so small that even untouched it would be cheaper dense. It also does where
+    the cluster is not known.
     """
     if architecture in (HYBRID, PS) or cluster is None or cluster.workers == 1:
         return natural

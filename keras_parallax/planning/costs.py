@@ -47,9 +47,7 @@ class Cluster(NamedTuple):
     def machine_of(self, server, servers):
         """The number of the machine on which a server runs; workers' hosts come first.
 
-        Args:
-            server: the server's number.
-            servers: how many there are: as many as workers, as hosts, or as dedicated machines.
+        There are as many servers as workers, as hosts, or as dedicated machines.
         """
         if self.dedicated_servers:
             return self.hosts + server
@@ -76,11 +74,6 @@ class Traffic(NamedTuple):
         return Traffic(self.sent + other.sent, self.received + other.received)
 
     __radd__ = None
-
-    @property
-    def busier_way(self):
-        """The larger of the two: links carry both directions at once."""
-        return max(self.sent, self.received)
 
 
 def id_dtype(rows):
@@ -115,13 +108,10 @@ NOTHING_HALVED = Halved()
 
 
 def row_bytes(width, dtype, halved=False):
-    """Bytes of a row of a table on the network.
+    """Bytes of a row of `width` values on the network.
 
-    Args:
-        width: number of its values.
-        dtype: their dtype.
-        halved: whether rows travel in half precision, with an exponent each. Those that would not
-            get smaller do not.
+    Halved, rows travel in half precision, with an exponent each. Those that would not get smaller
+    do not.
     """
     dtype = np.dtype(dtype)
     whole = width * dtype.itemsize
@@ -129,27 +119,17 @@ def row_bytes(width, dtype, halved=False):
 
 
 def wire_bytes(size, dtype, fp16=False):
-    """Bytes of gradients on the network: half precision makes floats two bytes each.
-
-    Args:
-        size: their bytes in memory.
-        dtype: the variable's dtype.
-        fp16: whether they travel in half precision.
-    """
+    """Bytes on the network of gradients of `size` bytes in memory: `fp16` makes floats two each."""
     dtype = np.dtype(dtype)
     return size * 2 / dtype.itemsize if fp16 and dtype.kind == 'f' else size
 
 
 def union_alpha(alpha, workers):
-    """The fraction of a table that several workers touch together.
+    """The fraction of a table that several workers touch together, if one touches `alpha`.
 
-    Assumes that they draw their batches independently and that all rows are alike, in which case
-    it is exact. Where some rows are more frequent than others the workers share more of them, so
-    it is an upper bound (Jensen's inequality, row by row).
-
-    Args:
-        alpha: the fraction that one worker touches.
-        workers: number of workers.
+    Assumes that they draw their batches independently and that all rows are alike, in which case it
+    is exact. Where some rows are more frequent than others the workers share more of them, so it is
+    an upper bound (Jensen's inequality, row by row).
     """
     return 1.0 - (1.0 - alpha) ** workers
 
@@ -198,19 +178,9 @@ def servers(rows, row_bytes, gradient_bytes, alpha, cluster, id_bytes=0, share=N
 
 
 def dense_servers(size, gradient_size, cluster, share=None, works=True):
-    """A dense variable on servers: all of it is pulled and pushed.
+    """A dense variable on servers: all of it is pulled and pushed; arguments as of `servers`.
 
     Parallax's row "dense, PS": `4 w (N - 1) / N` for both directions together.
-
-    Args:
-        size: bytes of the variable as it is pulled.
-        gradient_size: bytes of its gradient as it is pushed.
-        cluster: the `Cluster`.
-        share: the fraction of the variable that lies on this host; `1 / N` if `None`.
-        works: whether the host runs workers.
-
-    Returns:
-        The host's `Traffic`.
     """
     return servers(1, size, gradient_size, 1.0, cluster, share=share, works=works)
 
@@ -220,19 +190,9 @@ def allgather(rows, gradient_bytes, alpha, cluster, id_bytes=0):
 
     Parallax's row "sparse, AR": `2 alpha w (N - 1)` for both directions together. In the ring of
     all workers, each passes on the rows of every other; a host's link carries what its last worker
-    passes to the next host. Rows that several workers touch travel once for each of them. Rows
-    that a batch names twice are taken to be summed before, as this package does; Horovod itself
-    sends them twice, so it sends at least this.
-
-    Args:
-        rows: number of rows of the table.
-        gradient_bytes: bytes of a row's gradient on the network.
-        alpha: the fraction of rows that a worker touches.
-        cluster: the `Cluster`.
-        id_bytes: bytes of a row's number.
-
-    Returns:
-        A host's `Traffic`.
+    passes to the next host. Rows that several workers touch travel once for each of them. Rows that
+    a batch names twice are taken to be summed before, as this package does; Horovod itself sends
+    them twice, so it sends at least this. Arguments are those of `servers`.
     """
     if cluster.hosts == 1:
         return Traffic()
@@ -241,17 +201,10 @@ def allgather(rows, gradient_bytes, alpha, cluster, id_bytes=0):
 
 
 def allreduce(gradient_size, cluster):
-    """A dense gradient summed in a ring.
+    """A dense gradient summed in a ring, given its bytes on the network: a host's `Traffic`.
 
     Parallax's row "dense, AR": `4 w (N - 1) / N` for both directions together. The ring of Gloo and
     of NCCL goes through all workers, host by host, so a host's link carries what one worker sends.
-
-    Args:
-        gradient_size: bytes of the gradient on the network.
-        cluster: the `Cluster`.
-
-    Returns:
-        A host's `Traffic`.
     """
     if cluster.hosts == 1:
         return Traffic()
@@ -263,16 +216,9 @@ def floor(dense_size, tables, cluster):
     """The least that a host can send: what predictions and measurements are compared with.
 
     Each row that a host's batch touches comes once and its gradient goes once, unless its shard is
-    on that host, which it is not where servers have machines of their own; dense gradients go
-    around a ring of hosts. Row numbers are not counted.
-
-    Args:
-        dense_size: bytes of all dense gradients on the network.
-        tables: a list of `(rows, row_bytes, gradient_bytes, alpha)`, one for each sparse variable.
-        cluster: the `Cluster`.
-
-    Returns:
-        A host's `Traffic`.
+    on that host, which it is not where servers have machines of their own; dense gradients, of
+    `dense_size` bytes, go around a ring of hosts. Row numbers are not counted. For each sparse
+    variable, `tables` has `(rows, row_bytes, gradient_bytes, alpha)`.
     """
     ideal = cluster._replace(local_aggregation=True)
     share = 0.0 if cluster.dedicated_servers else None
@@ -285,26 +231,14 @@ def floor(dense_size, tables, cluster):
 def update_bytes(size, slots, alpha, cluster, whole):
     """Bytes of memory that the owners of a table read and write to update it once, all together.
 
-    Args:
-        size: bytes of the table.
-        slots: number of the optimizer's slots of the same size.
-        alpha: the fraction of rows that a worker touches.
-        cluster: the `Cluster`.
-        whole: whether every row is rewritten, rather than the touched ones.
-
-    Returns:
-        A number of bytes: the table and its slots, once read and once written.
+    The table and its slots of the same size are read once and written once: every row if `whole`,
+    otherwise the touched ones.
     """
     touched = 1.0 if whole else union_alpha(alpha, cluster.workers)
     return 2 * (1 + slots) * size * touched
 
 
-def step_seconds(traffic, bandwidth, compute_seconds=0.0):
-    """Time of a step in which nothing overlaps: computation, and the busier way of the link.
-
-    Args:
-        traffic: the `Traffic` of the busiest host.
-        bandwidth: of its link, in bytes per second and direction.
-        compute_seconds: time that a worker computes.
-    """
-    return compute_seconds + traffic.busier_way / bandwidth
+def step_seconds(traffic, bandwidth):
+    """Time in which a link, of so many bytes per second and direction, carries a `Traffic`."""
+    # Links carry both directions at once.
+    return max(traffic.sent, traffic.received) / bandwidth

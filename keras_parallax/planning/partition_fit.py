@@ -46,18 +46,12 @@ class Fit(NamedTuple):
 
 
 def next_count(measured, start, most, limit=10):
-    """Says which number of shards to measure next.
+    """The number of shards to measure next, or `None` when the search is over.
 
-    Doubles from `start` while the step gets faster, and then halves from `start` while it does.
-
-    Args:
-        measured: the measurements so far, in the order in which this function asked for them.
-        start: the number to begin with: that of the servers.
-        most: the largest number to try: no table can have more shards than rows.
-        limit: the largest number of measurements.
-
-    Returns:
-        A number of shards, or `None` when the search is over.
+    Doubles from `start`, the number of servers, while the step gets faster, and then halves from
+    `start` while it does. It goes no higher than `most`, as no table can have more shards than
+    rows, and stops after `limit` measurements, which are `measured` in the order in which they were
+    asked for.
 
     Example:
         ```python
@@ -145,14 +139,7 @@ class Choice(NamedTuple):
 
 
 def choose(measured):
-    """Chooses the number of shards: the fit's best within what was tried.
-
-    Args:
-        measured: pairs of a number of shards and seconds, at least one.
-
-    Returns:
-        A `Choice`.
-    """
+    """The `Choice`: the fit's best within what was tried, of one measurement at least."""
     tried = [shards for shards, _ in measured]
     if len(set(tried)) < _POINTS_FOR_FIT:
         fastest = min(measured, key=lambda pair: pair[1])[0]

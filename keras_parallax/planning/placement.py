@@ -63,20 +63,13 @@ def shard_count(weight, weights, servers, machines, cluster):
     """Chooses a variable's number of shards from the cost model.
 
     More shards spread a variable's traffic more evenly over the machines' links, but each is a
-    message more for every worker. What depends on the number `P` of shards in the time of a step
-    is taken to be `message_seconds * P`, and the time in which the link of the machine that has
-    most of the variable carries what exceeds an even share; it is nothing where `P` is a multiple
-    of the number of machines. A variable that would fill a machine's memory is split in any case.
+    message more for every worker. What depends on the number `P` of shards in the time of a step is
+    taken to be `message_seconds * P`, and the time in which the link of the machine that has most
+    of the variable carries what exceeds an even share; it is nothing where `P` is a multiple of the
+    number of machines. A variable that would fill a machine's memory is split in any case. One of
+    which the traffic is not known gets a shard on each server.
 
-    Args:
-        weight: the variable's `Weight`. Without traffic it gets a shard on each server.
-        weights: those of all variables on servers, itself included.
-        servers: number of servers.
-        machines: number of machines that they run on.
-        cluster: the `costs.Cluster`.
-
-    Returns:
-        A number from 1 to `servers`, and to the number of rows.
+    `weights` are those of all variables on servers, `weight` included.
     """
     # A table of fewer rows than servers has a shard for each row: no shard is ever empty.
     most = max(1, min(servers, weight.rows))
@@ -99,17 +92,10 @@ def place(counts, weights, machines, heaviest_first=False):
     The load of a server, or of a machine, is the larger of its shares of all bytes and of all
     traffic. The shards of one variable go to different machines, the least loaded ones first, then
     to other servers of the same machines; when there are more shards than servers, round after
-    round.
+    round. Of each server, `machines` has its machine's number.
 
-    Args:
-        counts: for each variable its number of shards.
-        weights: for each variable its `Weight`.
-        machines: for each server the number of its machine.
-        heaviest_first: whether variables whose shards weigh most are placed first, which comes out
-            more even; otherwise in the order given.
-
-    Returns:
-        For each variable a tuple of `Shard`s.
+    Variables whose shards weigh most may be placed first, which comes out more even; otherwise they
+    come in the order given. Returns a tuple of `Shard`s for each.
     """
     all_bytes = sum(weight.bytes for weight in weights) or 1
     all_traffic = sum(weight.traffic or 0.0 for weight in weights) or 1.0
@@ -164,20 +150,7 @@ def in_one_piece(use):
 
 
 def with_shards(uses, planned, servers, architecture, partitions, cluster, fp16):
-    """Gives shards to the variables that lie on servers.
-
-    Args:
-        uses: a list of `VariableUse`s.
-        planned: for each its `PlannedVariable`; changed in place.
-        servers: number of servers.
-        architecture: as `plan.make_plan` takes it.
-        partitions: the same.
-        cluster: the `costs.Cluster`.
-        fp16: `costs.Halved`: what travels in half precision.
-
-    Returns:
-        `planned`.
-    """
+    """Gives shards to those `PlannedVariable`s that lie on servers, in place, and returns all."""
     chosen = [
         number
         for number, variable in enumerate(planned)

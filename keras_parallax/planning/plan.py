@@ -138,12 +138,7 @@ class Plan(NamedTuple):
         return predict.predict(self, cluster, self.fp16)
 
     def as_followed(self, shards, density):
-        """The plan, with what has become of it in a job.
-
-        Args:
-            shards: dict from names of variables to the shards that they have.
-            density: dict from names of tables to the densities that were measured.
-        """
+        """The plan with the shards that variables have now, and the densities measured, by name."""
         variables = []
         for planned in self.variables:
             planned = planned._replace(shards=shards.get(planned.name, ()))
@@ -167,26 +162,27 @@ class Plan(NamedTuple):
         Args:
             bandwidth: as in `predict`.
         """
-        prediction = self.predict(bandwidth)
         return {
             'architecture': self.architecture,
             'requested': self.requested,
             'servers': self.servers,
-            'cluster': self.cluster and dict(self.cluster._asdict()),
-            'fp16': dict(self.fp16._asdict()),
-            'prediction': prediction and prediction.as_data(),
+            'cluster': plain(self.cluster),
+            'fp16': plain(self.fp16),
+            'prediction': plain(self.predict(bandwidth)),
             'variables': [
-                dict(
-                    variable._asdict(),
-                    shape=list(variable.shape),
-                    bytes=variable.bytes,
-                    road=variable.road,
-                    place=variable.place,
-                    shards=[dict(shard._asdict()) for shard in variable.shards],
-                )
-                for variable in self.variables
+                dict(plain(planned), bytes=planned.bytes, road=planned.road, place=planned.place)
+                for planned in self.variables
             ],
         }
+
+
+def plain(value):
+    """A value with its NamedTuples as dicts, for `json.dumps`."""
+    if hasattr(value, '_asdict'):
+        value = value._asdict()
+    if isinstance(value, dict):
+        return {name: plain(part) for name, part in value.items()}
+    return [plain(part) for part in value] if isinstance(value, (list, tuple)) else value
 
 
 def make_plan(
@@ -271,8 +267,8 @@ def make_plan(
 
 
 def _check_together(architecture, partitions, reach):
-    asked = "architecture='ps'" if architecture == architectures.PS else 'partitions'
     if architecture == architectures.PS or partitions is not None:
+        asked = "architecture='ps'" if architecture == architectures.PS else 'partitions'
         raise PlanError(
             '%s puts variables on servers, but every rank must hold them all: %s. Leave it out, or '
             'use another optimizer.' % (asked, reach.together)

@@ -79,31 +79,11 @@ class Prediction(NamedTuple):
     unknown: List[str]
     message_seconds: float
 
-    def as_data(self):
-        """The prediction as plain dicts, lists, strings and numbers."""
-        return {
-            'variables': {name: dict(cost._asdict()) for name, cost in self.variables.items()},
-            'totals': {
-                name: dict(total._asdict(), busiest=dict(total.busiest._asdict()))
-                for name, total in self.totals.items()
-            },
-            'server_loads': [dict(load._asdict()) for load in self.server_loads],
-            'unknown': list(self.unknown),
-            'message_seconds': self.message_seconds,
-        }
-
 
 def predict(plan, cluster, fp16=costs.NOTHING_HALVED):
-    """Predicts what a plan costs.
+    """The `Prediction` of what a plan costs.
 
-    Args:
-        plan: a `Plan`.
-        cluster: the `costs.Cluster`.
-        fp16: `costs.Halved`: what travels in half precision.
-
-    Returns:
-        A `Prediction`. Rows are taken to be touched evenly, so that a shard has the traffic of its
-        share of rows.
+    Rows are taken to be touched evenly, so that a shard has the traffic of its share of rows.
     """
     machines = cluster.hosts + (plan.servers if cluster.dedicated_servers else 0)
     works = np.arange(machines) < cluster.hosts

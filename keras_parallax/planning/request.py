@@ -23,11 +23,7 @@ class Timing(NamedTuple):
 
 
 def check_timing(architecture, timing):
-    """Refuses pairs of an architecture and a `Timing` that make no sense.
-
-    Raises:
-        PlanError: the message says why.
-    """
+    """Refuses pairs of an architecture and a `Timing` that make no sense, with a `PlanError`."""
     sync, bound = timing
     if sync and bound is not None:
         raise PlanError(
@@ -41,8 +37,7 @@ def check_timing(architecture, timing):
             "sync=False needs architecture='hybrid' or 'ps': with %r, gradients go through "
             'collectives, which all workers enter together.' % architecture
         )
-    is_count = isinstance(bound, numbers.Integral) and not isinstance(bound, bool)
-    if bound is not None and (not is_count or bound < 0):
+    if bound is not None and not _is_whole(bound, least=0):
         raise PlanError('max_staleness must be a whole number from 0, but %r was given.' % (bound,))
 
 
@@ -50,15 +45,7 @@ SEARCH = 'search'
 
 
 def check_search(request, sync):
-    """Refuses a search that makes no sense.
-
-    Args:
-        request: the `request.Request`.
-        sync: whether training is synchronous.
-
-    Raises:
-        PlanError: the message says why.
-    """
+    """Refuses a `Request` for a search that makes no sense, with a `PlanError`."""
     partitions, architecture = request.partitions, request.architecture
     if isinstance(partitions, str) and partitions != SEARCH:
         raise PlanError(
@@ -130,8 +117,12 @@ def check_partitions(partitions, uses, architecture, overrides):
             continue
         number = partitions[use.name]
         _check_number('partitions of %s' % use.name, number)
-        if architecture != architectures.PS:
-            _check_on_servers(use, overrides)
+        kind, reason = rules.classify(use, overrides.get(use.name))
+        if architecture != architectures.PS and kind == rules.DENSE:
+            raise PlanError(
+                'partitions names %s, which is dense: it is %s, so every rank holds it. Take it '
+                "out, or choose architecture='ps'." % (use.name, reason)
+            )
         if number > 1 and placement.in_one_piece(use):
             raise PlanError(
                 'partitions asks for %d shards of %s, which must stay in one piece: its '
@@ -140,19 +131,14 @@ def check_partitions(partitions, uses, architecture, overrides):
             )
 
 
-def _check_on_servers(use, overrides):
-    kind, reason = rules.classify(use, overrides.get(use.name))
-    if kind == rules.DENSE:
-        raise PlanError(
-            'partitions names %s, which is dense: it is %s, so every rank holds it. Take it out, '
-            "or choose architecture='ps'." % (use.name, reason)
-        )
-
-
 def _check_number(argument, number):
-    is_whole = isinstance(number, numbers.Integral) and not isinstance(number, bool)
-    if not is_whole or number < 1:
+    if not _is_whole(number, least=1):
         raise PlanError('%s must be a whole number from 1, but %r was given.' % (argument, number))
+
+
+def _is_whole(number, least):
+    is_int = isinstance(number, numbers.Integral) and not isinstance(number, bool)
+    return is_int and number >= least
 
 
 def is_table(use):

@@ -23,15 +23,9 @@ _TOTALS = (
 
 
 def format_summary(plan, updates, bandwidth=None):
-    """Formats a plan as text.
+    """A plan as text of several lines, with the `Update`s of its sparse variables by name.
 
-    Args:
-        plan: a `Plan`.
-        updates: dict from names of sparse variables to their `Update`s.
-        bandwidth: of a host's link, in bytes per second; the plan's cluster's if `None`.
-
-    Returns:
-        A string of several lines, without a final newline.
+    The bandwidth is that of a host's link, in bytes per second; `None` for the plan's cluster's.
     """
     prediction = plan.predict(bandwidth)
     lines = ['Architecture: %s' % _architecture(plan), _variables(plan, prediction)]

@@ -203,8 +203,8 @@ def test_a_row_in_half_precision_has_an_exponent_and_is_never_larger(width, dtyp
     assert costs.row_bytes(width, dtype) == width * np.dtype(dtype).itemsize
 
 
-def test_a_step_takes_its_computation_and_the_busier_way_of_the_link():
-    assert costs.step_seconds(Traffic(300, 500), bandwidth=100, compute_seconds=2) == 7
+def test_a_step_takes_the_busier_way_of_the_link():
+    assert costs.step_seconds(Traffic(300, 500), bandwidth=100) == 5
 
 
 def test_workers_of_one_host_are_compared_as_hosts():
