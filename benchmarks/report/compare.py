@@ -44,7 +44,7 @@ class Variant(NamedTuple):
         """The heading."""
         return '%s, %s%s' % (
             self.work,
-            '%g Mbit/s' % self.speed if self.speed else 'links not limited',
+            link_speed(self.speed),
             ', %g cores a host' % self.cores if self.cores else '',
         )
 
@@ -65,6 +65,11 @@ class Variant(NamedTuple):
             for record in self.records
             if record['hosts'] == hosts and 'error' not in record
         }
+
+
+def link_speed(speed):
+    """A link speed in words."""
+    return '%g Mbit/s' % speed if speed else 'links not limited'
 
 
 def variants(records):
@@ -211,3 +216,9 @@ def alpha_points(records, peer='hvd-allgather'):
         for by_length in settings.values()
     ]
     return max(found, key=len, default=[])
+
+
+def alpha_speed(records):
+    """The link speed of the sweep over α, in Mbit/s: that of most of its records."""
+    speeds = [record['bandwidth_mbit'] for record in records if record['suite'] == 'alpha']
+    return max(set(speeds), key=speeds.count) if speeds else None

@@ -128,12 +128,18 @@ def _variant(variant, path):
 def _link_speed(lines, path):
     figure, axes = plt.subplots(figsize=(9, 4.4))
     speeds = sorted({speed for points in lines.values() for speed, _ in points}, key=_place)
+    highest = max(value for points in lines.values() for _, value in points)
+    labels = []
     for (work, points), (color, marker) in zip(sorted(lines.items()), WORKS):
         points = sorted(points, key=lambda point: _place(point[0]))
         places = [speeds.index(speed) for speed, _ in points]
         values = [value for _, value in points]
         axes.plot(places, values, color=color, marker=marker, linewidth=2.6, label=work)
         for place, value in zip(places, values):
+            # One number for values so near each other that two would lie upon each other.
+            if any(place == other and abs(value - near) < highest / 16 for other, near in labels):
+                continue
+            labels.append((place, value))
             axes.annotate(
                 '%.1f' % value, (place, value), (0, 7), textcoords='offset points',
                 ha='center', fontsize=8, color=color,
@@ -142,8 +148,7 @@ def _link_speed(lines, path):
     axes.set_xticks(range(len(speeds)))
     axes.set_xticklabels(['%g' % speed if speed else 'not limited' for speed in speeds])
     axes.set_xlabel('link speed of a host, Mbit/s')
-    axes.set_ylim(bottom=0)
-    axes.margins(y=0.15)
+    axes.set_ylim(0, 1.1 * highest)
     axes.grid(alpha=0.3)
     axes.legend(fontsize=9)
     _save(figure, 'Our fastest over the best of Horovod, 8 hosts (dotted: as fast)', path)

@@ -38,6 +38,15 @@ def machine():
     }
 
 
+def recorded_machine(folder):
+    """What the measurements of a folder ran on; this machine, where it has none."""
+    path = os.path.join(folder, 'results.json')
+    if not os.path.exists(path):
+        return machine()
+    with open(path) as file:
+        return json.load(file)['machine']
+
+
 class Results:
     """The records of a folder, kept in `results.json`."""
 

@@ -101,7 +101,7 @@ def rows(variants, alone):
     clicks = [variant for variant in variants if 'width 64' in variant.work]
     dense = [variant for variant in variants if variant.suite == 'dense']
     grown = [
-        Seen(value, _speed(variant))
+        Seen(value, compare.link_speed(variant.speed))
         for variant in language
         for value in [_best_growth(variant)]
         if value is not None
@@ -216,11 +216,7 @@ def _row(what, sign, target, seen, unit, meets, elsewhere=()):
     return [what, '%s%g%s' % (sign, target, unit), shown, verdict if seen else 'not measured']
 
 
-def _speed(variant):
-    return '%g Mbit/s' % variant.speed if variant.speed else 'links not limited'
-
-
 def _speed_and_ratio(variant):
     """The link speed, and the ratio of Horovod's step to a compute step, if that is known."""
     ratio = compare.compute_steps(variant, 8)
-    return _speed(variant) + (', ratio %.1f' % ratio if ratio else '')
+    return compare.link_speed(variant.speed) + (', ratio %.1f' % ratio if ratio else '')

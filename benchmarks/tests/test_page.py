@@ -1,5 +1,7 @@
 """The report as it is written."""
 
+import re
+
 import pytest
 import wakeup
 from records import language_records, record
@@ -11,11 +13,53 @@ def test_the_report_is_written_with_failures_and_without_what_is_missing(tmp_pat
     failed.update(error='did not end within 900 s', load=1.0)
     (tmp_path / 'plot-old.png').write_text('old')
     page.write(language_records() + [failed], str(tmp_path))
-    written = (tmp_path / 'index.md').read_text(encoding='utf-8')
-    assert 'failed: did not end within 900 s' in written and 'Start-up, a model' not in written
+    written = (tmp_path / 'language-model.md').read_text(encoding='utf-8')
+    assert 'failed: did not end within 900 s' in written
     pictures = {path.name for path in tmp_path.glob('*.png')}
     assert pictures == {'plot-language-model-40-mbit-s-0-25-cores-a-host.png'}
     assert all(picture in written for picture in pictures)
+    missing = {'clicks.md', 'resnet.md', 'smoke.md', 'alpha.md', 'one-process.md'}
+    assert {path.name for path in tmp_path.glob('*.md')} == {'index.md', *page.ORDER} - missing
+
+
+def test_the_first_page_shows_what_was_drawn_and_leads_to_what_was_written(tmp_path):
+    records = language_records(40) + language_records(200, 5.0)[1:]
+    page.write(records, str(tmp_path))
+    first = (tmp_path / 'index.md').read_text(encoding='utf-8')
+    links = re.findall(r'\]\(([^)#]+)', first)
+    assert 'plot-link-speed.png' in links and 'language-model.md' in links
+    assert all((tmp_path / link).exists() for link in links)
+    # Of the two speeds the one at which Horovod's step takes the paper's 15 compute steps.
+    assert 'Language model, 40 Mbit/s' in first and 'plot-alpha.png' not in links
+    assert re.search(r'\| keras-parallax, hybrid +\| 320 +\| 6.0x', first)
+
+
+def test_the_first_page_tells_of_all_three_pictures_and_of_what_does_not_pay(tmp_path):
+    records = language_records(40) + language_records(200, 5.0)[1:]
+    records += [
+        dict(record(system, suite='alpha', hosts=8, seconds=seconds, options={'length': length}))
+        for length in (1, 2)
+        for system, seconds in (('hybrid', 1.0), ('tf-ps', 1.0), ('hvd-allgather', 1.5))
+    ]
+    records += [record(system, suite='dense') for system in ('hybrid', 'hvd-keras')]
+    page.write(records, str(tmp_path))
+    first = (tmp_path / 'index.md').read_text(encoding='utf-8')
+    assert len(re.findall(r'!\[', first)) == 3
+    assert '1.50 to 1.50 times as fast as Horovod' in first
+    assert 'A ResNet trains 1.00 to 1.00 times as fast' in first
+
+
+def test_a_page_whose_records_are_gone_goes_too(tmp_path):
+    page.write(language_records(), str(tmp_path))
+    page.write([], str(tmp_path))
+    assert not (tmp_path / 'language-model.md').exists()
+
+
+def test_pages_name_the_machine_of_the_records_and_not_that_of_who_writes_them(tmp_path):
+    machine = dict(results.machine(), processor='Abacus')
+    results.write(str(tmp_path / 'results.json'), {'machine': machine, 'records': []})
+    page.write([], str(tmp_path))
+    assert all('Abacus' in (tmp_path / name).read_text() for name in ('index.md', 'how.md'))
 
 
 @pytest.mark.parametrize('rounds, steps', [(1, '| 3 '), (5, '| 5 x 3 ')])
@@ -36,8 +80,9 @@ def test_a_benchmark_that_is_a_script_of_its_own_has_a_section_once_it_was_run(t
     late = [wakeup.summary(cores, 2, [0.5, 1.0, 9.0]) for cores in (None, 0.25)]
     results.publish(folder, 'wakeup', late)
     page.write([], folder)
-    text = (tmp_path / 'index.md').read_text()
+    text = (tmp_path / 'one-process.md').read_text()
     assert '## How late a thread that has waited goes on\n\nOn ' in text
-    assert '#how-late-a-thread-that-has-waited-goes-on' in text
+    link = 'one-process.md#how-late-a-thread-that-has-waited-goes-on'
+    assert link in (tmp_path / 'how.md').read_text(encoding='utf-8')
     assert '| no limit' in text and '| 0.25' in text and '| 3.5' in text
     assert '## Start-up' not in text
