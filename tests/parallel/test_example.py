@@ -77,6 +77,14 @@ def test_it_prints_its_plan_with_measured_densities(output, way):
     assert 0 < float(sent) < float(gathered)
 
 
+def test_without_servers_it_counts_rows_itself():
+    script, smaller = os.path.join(EXAMPLES, 'lm1b.py'), ['--max-tokens', 20000, '--batch-size', 8]
+    outcome = launch.run(2, script, '--architecture', 'allreduce', '--epochs', 1, *smaller)
+    assert outcome.code == 0, outcome.output
+    assert re.search(r'softmax/kernel .* sparse +\d+\.\d% +on every rank', outcome.output)
+    assert 'A worker sends' in outcome.output and 'not counted' not in outcome.output
+
+
 def test_it_prints_one_bar_and_nothing_of_the_launcher(output):
     bars = [line for line in output.splitlines() if '%|' in line]
     assert len(bars) == 1 and bars[0].startswith('100%')
