@@ -51,7 +51,7 @@ class PlannedVariable(NamedTuple):
         return self.shape[0] if self.shape else 1
 
     @property
-    def road(self):
+    def exchange(self):
         """How it is exchanged: through `'servers'`, by `'allgather'` or by `'allreduce'`."""
         if self.shards:
             return 'servers'
@@ -170,7 +170,12 @@ class Plan(NamedTuple):
             'fp16': plain(self.fp16),
             'prediction': plain(self.predict(bandwidth)),
             'variables': [
-                dict(plain(planned), bytes=planned.bytes, road=planned.road, place=planned.place)
+                dict(
+                    plain(planned),
+                    bytes=planned.bytes,
+                    exchange=planned.exchange,
+                    place=planned.place,
+                )
                 for planned in self.variables
             ],
         }

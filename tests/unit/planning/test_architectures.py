@@ -17,7 +17,7 @@ def test_allreduce_has_no_servers():
     plan = make_plan([table(), dense()], 3, architecture='allreduce')
     assert plan.servers == 0 and plan.architecture == 'allreduce'
     assert [variable.shards for variable in plan.variables] == [(), ()]
-    assert [variable.road for variable in plan.variables] == ['allgather', 'allreduce']
+    assert [variable.exchange for variable in plan.variables] == ['allgather', 'allreduce']
 
 
 @given(
@@ -38,14 +38,14 @@ def test_allreduce_takes_the_cheaper_of_allgather_and_dense(alpha, hosts, worker
     gathered = costs.allgather(rows, width * 4, alpha, view, ids).sent
     reduced = costs.allreduce(rows * width * 4, view).sent
     if cluster.workers == 1:
-        assert found.road == 'allgather'
+        assert found.exchange == 'allgather'
     elif abs(gathered - reduced) > 1e-6 * reduced:
-        assert found.road == ('allgather' if gathered < reduced else 'allreduce')
+        assert found.exchange == ('allgather' if gathered < reduced else 'allreduce')
 
 
 def test_allreduce_gathers_a_table_of_unknown_density():
     plan = make_plan([table()], architecture='allreduce', cluster=Cluster(8))
-    assert plan.variables[0].road == 'allgather'
+    assert plan.variables[0].exchange == 'allgather'
 
 
 def test_auto_makes_a_table_dense_that_is_touched_almost_whole():

@@ -119,7 +119,7 @@ def test_ps_gives_shards_to_dense_variables_too():
         [1],
     ]
     assert [variable.kind for variable in plan.variables] == [SPARSE, DENSE, DENSE, DENSE]
-    assert {variable.road for variable in plan.variables} == {'servers'}
+    assert {variable.exchange for variable in plan.variables} == {'servers'}
     assert plan.architecture == 'ps'
 
 

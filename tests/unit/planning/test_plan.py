@@ -126,7 +126,7 @@ def test_plan_as_data_says_what_the_plan_says():
         'shards': [{'server': 0, 'rows': 12}, {'server': 1, 'rows': 11}],
         'bytes': 23 * 4 * np.dtype('float32').itemsize,
         'place': '2 shards on servers 0, 1',
-        'road': 'servers',
+        'exchange': 'servers',
         'alpha': None,
         'measured': False,
     }

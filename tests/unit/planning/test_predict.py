@@ -149,7 +149,7 @@ def test_no_plan_is_below_the_floor_and_all_of_it_is_json(
         totals = plan.predict().totals
         # The floor is that of servers: between two hosts, an allgather of touched rows in half
         # precision may undercut it, and so may a dense allreduce of a table touched whole.
-        if plan['items'].road == 'servers':
+        if plan['items'].exchange == 'servers':
             assert totals['plan'].sent >= totals['floor'].sent * (1 - 1e-9)
         assert data['prediction']['totals']['plan']['sent'] == totals['plan'].sent
 
