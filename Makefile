@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help env install demo test test-unit test-parallel test-outside lint format layers docs bench bench-one bench-smoke bench-soak clean distclean
+.PHONY: help env install demo test test-all test-unit test-parallel test-outside lint format layers docs bench bench-one bench-smoke bench-soak clean distclean
 
 # Programs of the environment start each other by name (horovodrun starts python, tests start
 # horovodrun), so .venv/bin leads PATH, activated or not. Not exported to the whole Makefile:
@@ -37,9 +37,16 @@ demo: install ## Train the example on two processes of this machine (DEMO_ARGS=.
 	@echo '  make demo DEMO_ARGS="--architecture allreduce"'
 	@echo '  cd examples && ../.venv/bin/keras-parallax plan lm1b:build_model --hosts 8 --alpha .02'
 
-test: ## Run every test: unit, parallel and cluster (PYTEST_ARGS=...)
+# Side by side, because ranks wait for each other; tests/conftest.py says which share a process.
+SIDE_BY_SIDE := $(PYTEST) --numprocesses 3 --dist loadgroup
+SUITE := tests/cluster tests/parallel tests/unit benchmarks/tests
+
+test: ## Run a test of everything, in ten minutes; root (PYTEST_ARGS=...)
 	@scripts/make_env.sh --cluster --install
-	$(PYTEST) $(PYTEST_ARGS) tests/unit benchmarks/tests tests/parallel tests/cluster
+	$(SIDE_BY_SIDE) -m 'not exhaustive' $(PYTEST_ARGS) $(SUITE)
+
+test-all: test ## Run all other tests too, and code of others on us (tests/README.md)
+	$(SIDE_BY_SIDE) -m exhaustive $(PYTEST_ARGS) $(SUITE) tests/outside
 
 test-unit: install ## Run the tests that need one process
 	$(PYTEST) $(PYTEST_ARGS) tests/unit benchmarks/tests

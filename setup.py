@@ -37,7 +37,7 @@ setup(
         'cpu': ['tensorflow==1.11.0'],
         'gpu': ['tensorflow-gpu==1.11.0'],
         'bench': ['matplotlib'],
-        'test': ['pytest', 'hypothesis', 'psutil'],
+        'test': ['pytest', 'pytest-xdist', 'hypothesis', 'psutil'],
     },
     classifiers=[
         'License :: OSI Approved :: Apache Software License',

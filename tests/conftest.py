@@ -1,7 +1,46 @@
-"""Settings for every test."""
+"""Settings for every test; what `make test` leaves to `make test-all`; what shares a process."""
 
+import os
+import tempfile
+
+import exhaustive
+import pytest
 from hypothesis import settings
 
 # A busy machine is slow: how long an example takes says nothing of whether it is right.
 settings.register_profile('no deadline', deadline=None)
 settings.load_profile('no deadline')
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+#: Names of parameters for each of whose values a file's tests start a job of their own.
+JOB_PARAMETERS = ('package', 'jobs', 'ranks', 'way')
+
+
+def file_of(item):
+    """A test's file, from the project's folder."""
+    return os.path.relpath(str(item.fspath), ROOT)
+
+
+def group_of(item):
+    """Names what runs one after the other in one process of `pytest -n`: it shares a job."""
+    file = file_of(item)
+    if file.startswith('tests/cluster/'):
+        return 'cluster'  # Hosts of two tests would have the processor of one machine.
+    given = getattr(item, 'callspec', None)
+    values = [str(given.params[name]) for name in JOB_PARAMETERS if given and name in given.params]
+    return ' '.join([file] + values)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(group_of(item)))
+        if exhaustive.is_exhaustive(file_of(item), item.name):
+            item.add_marker(pytest.mark.exhaustive)
+
+
+@pytest.fixture(scope='session', autouse=True)
+def folder_for_temporary_files(tmp_path_factory):
+    """Gives each process of `pytest -n` one of its own: tests look for what is left over there."""
+    if 'PYTEST_XDIST_WORKER' in os.environ:
+        os.environ['TMPDIR'] = tempfile.tempdir = str(tmp_path_factory.mktemp('tmp'))

@@ -42,17 +42,22 @@ OWN_RUNS = [ENGINE_JOBS[number % 4] + (name,) for number, name in enumerate(case
 
 
 @pytest.fixture(scope='module')
-def job(tmp_path_factory):
-    """A function that runs all cases of a job, once; gives the folder of results and `Outcome`."""
+def job(request, tmp_path_factory):
+    """A function that runs a job's selected cases, once; gives its folder and `Outcome`."""
     done = {}
 
     def run(ranks, package):
         if (ranks, package) not in done:
             folder = str(tmp_path_factory.mktemp('equality'))
+            selected = [
+                item.callspec.params
+                for item in request.session.items
+                if item.module is request.module and hasattr(item, 'callspec')
+            ]
             names = [
-                name
-                for *chosen, name in MODEL_RUNS + MATRIX_RUNS + ENGINE_RUNS + OWN_RUNS
-                if chosen == [ranks, package]
+                params['name']
+                for params in selected
+                if (params['ranks'], params['package']) == (ranks, package) and 'name' in params
             ]
             outcome = launch.run(
                 ranks,
