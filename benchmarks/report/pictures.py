@@ -11,7 +11,7 @@ ALPHA_PEERS = ('hvd-allgather', 'tf-ps')
 LINK_SPEED = """
 ## The slower the link, the more it pays
 
-![Speed-up over link speed](%s)
+[![Speed-up over link speed](%s)](%s)
 
 Each line is one model on 8 hosts: our fastest way of training it against Horovod's fastest, at
 several link speeds. On the dotted line both are as fast. Horovod sends the rows of every worker to
@@ -33,7 +33,7 @@ computes. In Parallax's paper it was %g times.
 ALPHA = """
 ## It pays at any density
 
-![Speed-up over α](%s)
+[![Speed-up over α](%s)](%s)
 
 α is the share of a table's rows that a worker's batch touches. Here sentences become shorter from
 left to right, on 8 hosts, %s, in full precision. We are %s times as fast as Horovod, and
@@ -61,7 +61,7 @@ def sections(variants, alpha, alpha_speed, drawn):
     """
     parts = []
     if plots.LINK_SPEED in drawn:
-        parts.append(LINK_SPEED % (plots.LINK_SPEED, _link_speed_table(variants)))
+        parts.append(LINK_SPEED % (plots.LINK_SPEED, plots.LINK_SPEED, _link_speed_table(variants)))
     language = [variant for variant in variants if variant.suite == 'lm']
     slow = targets.nearest_to_paper(language)
     if slow and slow.plot in drawn:
@@ -79,7 +79,7 @@ def sections(variants, alpha, alpha_speed, drawn):
         )
     if plots.ALPHA in drawn and set(ALPHA_PEERS) <= set(alpha):
         spans = [_span([value for _, value in alpha[peer]]) for peer in ALPHA_PEERS]
-        parts.append(ALPHA % (plots.ALPHA, compare.link_speed(alpha_speed), *spans))
+        parts.append(ALPHA % (plots.ALPHA, plots.ALPHA, compare.link_speed(alpha_speed), *spans))
     return '\n\n'.join(part.strip() for part in parts)
 
 
