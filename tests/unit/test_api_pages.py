@@ -1,0 +1,37 @@
+"""The pages of the API name all that is public: `make docs` makes them from the docstrings."""
+
+import glob
+import os
+import re
+
+import pytest
+
+import keras_parallax as kp
+from keras_parallax.commands import cli
+
+API = os.path.join(os.path.dirname(__file__), '..', '..', 'docs', 'api')
+
+
+def page(name):
+    with open(os.path.join(API, name), encoding='utf-8') as file:
+        return file.read()
+
+
+def test_every_public_name_has_a_page():
+    text = '\n'.join(page(os.path.basename(path)) for path in glob.glob(os.path.join(API, '*.md')))
+    shown = re.findall(r'^::: keras_parallax\.((?:callbacks\.)?\w+)$', text, re.MULTILINE)
+    # A module, whose members have a page, and Horovod's own, which is described in words.
+    names = set(kp.__all__) - {'callbacks', 'Compression'}
+    assert sorted(shown) == sorted(names | {'callbacks.' + name for name in kp.callbacks.__all__})
+
+
+@pytest.mark.parametrize('name', cli.main.list_commands(None))
+def test_the_page_of_commands_says_what_their_help_says(name):
+    command = cli.main.get_command(None, name)
+    words = ' '.join(page('commands.md').split())
+    assert '## `keras-parallax %s`' % name in words
+    for option in command.params:
+        if getattr(option, 'hidden', False):
+            continue
+        assert all(flag in words for flag in option.opts if flag.startswith('-'))
+        assert ' '.join((getattr(option, 'help', None) or '').split()) in words
