@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, NamedTuple
 
 import numpy as np
 import own_optimizers
-import tensorflow as tf
+from frameworks import keras_module, tf  # noqa: F401 - keras_module: for others
 
 ROWS, WIDTH, LENGTH = 23, 4, 5
 
@@ -743,15 +743,6 @@ def find(name):
     return next(
         found[name] for found in (CASES, MATRIX_CASES, ENGINE_CASES, OWN_CASES) if name in found
     )
-
-
-def keras_module(package):
-    """The module called `'keras'` or `'tf.keras'`."""
-    if package == 'tf.keras':
-        return tf.keras
-    import keras
-
-    return keras
 
 
 def joined_size(case, ranks):

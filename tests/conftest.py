@@ -11,6 +11,10 @@ from hypothesis import settings
 settings.register_profile('no deadline', deadline=None)
 settings.load_profile('no deadline')
 
+# Where scripts that tests start find `frameworks` and other modules that tests share.
+_here = os.path.dirname(os.path.abspath(__file__))
+os.environ['PYTHONPATH'] = os.pathsep.join(filter(None, [_here, os.environ.get('PYTHONPATH')]))
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 #: Names of parameters for each of whose values a file's tests start a job of their own.
 JOB_PARAMETERS = ('package', 'jobs', 'ranks', 'way')

@@ -4,7 +4,7 @@ import os
 
 import cases
 import numpy as np
-import tensorflow as tf
+from frameworks import tf
 
 import keras_parallax as kp
 

@@ -7,7 +7,7 @@ does for all others: plain Keras 2.2.4 races with itself.
 import os
 
 import numpy as np
-import tensorflow as tf
+from frameworks import tf
 
 
 def _gated(loss, gradients):

@@ -4,7 +4,7 @@ import os
 
 import cases
 import numpy as np
-import tensorflow as tf
+from frameworks import tf
 
 RANKS, BATCH, BATCHES, EPOCHS = 2, 12, 8, 14
 #: The batches that validate.

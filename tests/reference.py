@@ -9,7 +9,7 @@ import functools
 
 import cases
 import numpy as np
-import tensorflow as tf
+from frameworks import tf
 
 
 def gated(optimizer):

@@ -10,7 +10,7 @@ from typing import Any, Callable, NamedTuple
 
 import cases
 import numpy as np
-import tensorflow as tf
+from frameworks import tf
 
 WORDS, LENGTH, SAMPLES, BATCH = 40, 6, 48, 12
 

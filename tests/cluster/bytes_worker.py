@@ -10,8 +10,8 @@ the densities that the job has measured.
 import sys
 
 import horovod.tensorflow as hvd
-import keras
 import numpy as np
+from any_keras import keras
 
 import keras_parallax as kp
 

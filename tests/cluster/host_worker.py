@@ -6,8 +6,8 @@ steps; or the only RANK has a `bad_id` in its batch, or `ends_early`.
 
 import sys
 
-import keras
 import numpy as np
+from any_keras import keras
 
 import keras_parallax as kp
 

@@ -5,8 +5,8 @@ import os
 import sys
 import time
 
-import keras
 import pytest
+from any_keras import keras
 from cluster.emulated_cluster import LIMIT_SECONDS, EmulatedCluster
 
 DOCTOR = [sys.executable, '-m', 'keras_parallax_command', 'doctor', '--json']

@@ -4,12 +4,12 @@ import os
 import sys
 
 import cases
-import keras
 import launch
 import numpy as np
 import pytest
 import reference
 import resumed
+from any_keras import keras
 from cluster.emulated_cluster import EmulatedCluster
 
 WORKER = os.path.join(launch.HERE, 'parallel', 'resuming_worker.py')

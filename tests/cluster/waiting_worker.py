@@ -7,8 +7,8 @@ import os
 import sys
 import time
 
-import keras
 import numpy as np
+from any_keras import keras
 
 import keras_parallax as kp
 from keras_parallax.job import job

@@ -7,9 +7,9 @@ TensorFlow's, or a user's own.
 import sys
 import time
 
-import keras
 import numpy as np
-import tensorflow as tf
+from any_keras import keras
+from frameworks import tf
 
 import keras_parallax as kp
 

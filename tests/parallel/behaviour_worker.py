@@ -12,7 +12,7 @@ import time
 from typing import Any, NamedTuple
 
 import numpy as np
-import tensorflow as tf
+from frameworks import tf
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir))
 import cases  # noqa: E402

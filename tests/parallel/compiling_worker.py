@@ -12,7 +12,7 @@ import traceback
 import warnings
 
 import numpy as np
-import tensorflow as tf
+from frameworks import tf
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir))
 import user_scripts  # noqa: E402

@@ -13,9 +13,9 @@ import threading
 import time
 
 import horovod.tensorflow as hvd
-import keras
 import numpy as np
-import tensorflow as tf
+from any_keras import keras
+from frameworks import tf
 
 import keras_parallax as kp
 from keras_parallax.compat import horovod_api

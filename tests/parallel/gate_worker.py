@@ -7,8 +7,8 @@ does not read a half-updated variable can otherwise only be seen by chance.
 import os
 import sys
 
-import keras
-import tensorflow as tf
+from any_keras import keras
+from frameworks import tf
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir))
 import cases  # noqa: E402

@@ -9,8 +9,8 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir))
 import cases  # noqa: E402
-import keras  # noqa: E402
-import tensorflow as tf  # noqa: E402
+from any_keras import keras  # noqa: E402
+from frameworks import tf  # noqa: E402
 
 import keras_parallax as kp  # noqa: E402
 from keras_parallax.job import job  # noqa: E402

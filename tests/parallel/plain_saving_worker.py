@@ -14,7 +14,7 @@ import cases  # noqa: E402
 import numpy as np  # noqa: E402
 import reference  # noqa: E402
 import saved  # noqa: E402
-import tensorflow as tf  # noqa: E402
+from frameworks import tf  # noqa: E402
 
 
 def gated(optimizer):

@@ -9,11 +9,12 @@ import random
 import sys
 
 import numpy as np
+from frameworks import KERAS_PACKAGES
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir))
 import cases  # noqa: E402
-import keras  # noqa: E402
 import resumed  # noqa: E402
+from any_keras import keras  # noqa: E402
 
 import keras_parallax as kp  # noqa: E402
 from keras_parallax.checkpoint import save  # noqa: E402
@@ -100,7 +101,7 @@ def main(folder, name, *addresses):
     for entry in resumed.JOBS[name].items():
         run(folder, *entry, addresses)
     if name == 'two ranks':
-        for package in ('keras', 'tf.keras'):
+        for package in KERAS_PACKAGES:
             for way in (True, 'batch'):
                 shuffle(folder, cases.keras_module(package), way)
 

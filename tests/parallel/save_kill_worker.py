@@ -8,8 +8,8 @@ import os
 import subprocess
 import sys
 
-import keras
 import numpy as np
+from any_keras import keras
 
 import keras_parallax as kp
 

@@ -6,8 +6,8 @@ Usage: search_worker.py FOLDER. Rank 0 writes what came out to `FOLDER/found.npz
 import os
 import sys
 
-import keras
 import numpy as np
+from any_keras import keras
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir))
 import cases  # noqa: E402

@@ -7,8 +7,8 @@ import os
 import signal
 import sys
 
-import keras
 import numpy as np
+from any_keras import keras
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir))
 from raised import error_of  # noqa: E402

@@ -8,9 +8,9 @@ import launch
 import numpy as np
 import pytest
 import reference
-import tensorflow as tf
+from frameworks import KERAS_PACKAGES, tf
 
-PACKAGES = ('keras', 'tf.keras')
+PACKAGES = KERAS_PACKAGES
 RANKS = 2
 TOLERANCE = 1e-5
 

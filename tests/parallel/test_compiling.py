@@ -7,8 +7,8 @@ import launch
 import numpy as np
 import pytest
 import reference
-import tensorflow as tf
 import user_scripts
+from frameworks import tf
 
 RANKS = 2
 TOLERANCE = 1e-5

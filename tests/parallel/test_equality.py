@@ -8,8 +8,9 @@ import launch
 import numpy as np
 import pytest
 import reference
+from frameworks import KERAS_PACKAGES
 
-PACKAGES = ('keras', 'tf.keras')
+PACKAGES = KERAS_PACKAGES
 JOBS = list(itertools.product((1, 2, 3, 4), PACKAGES))
 #: The jobs that also compare cases about the engine: the numbers of ranks that differ for it.
 ENGINE_JOBS = [(2, 'keras'), (3, 'tf.keras'), (2, 'tf.keras'), (3, 'keras')]

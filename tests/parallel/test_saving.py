@@ -10,8 +10,9 @@ import launch
 import numpy as np
 import pytest
 import saved
+from frameworks import KERAS_PACKAGES
 
-PACKAGES = ('keras', 'tf.keras')
+PACKAGES = KERAS_PACKAGES
 TOLERANCE = 1e-5
 
 

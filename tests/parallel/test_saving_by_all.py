@@ -10,11 +10,12 @@ import launch
 import numpy as np
 import pytest
 import reference
+from frameworks import KERAS_PACKAGES
 
 RANKS = 2
 
 
-@pytest.fixture(scope='module', params=['keras', 'tf.keras'])
+@pytest.fixture(scope='module', params=KERAS_PACKAGES)
 def shown(request, tmpdir_factory):
     """The package, the folder, and what each rank found."""
     folder = str(tmpdir_factory.mktemp('saving_by_all'))

@@ -4,11 +4,11 @@ import os
 import re
 
 import cases
-import keras
 import launch
 import numpy as np
 import pytest
 import reference
+from any_keras import keras
 
 STEPS = 105
 

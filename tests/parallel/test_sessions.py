@@ -5,7 +5,7 @@ import os
 import launch
 import numpy as np
 import pytest
-import tensorflow as tf
+from frameworks import tf
 from google.protobuf import text_format
 
 TOLERANCE = 1e-5

@@ -5,6 +5,7 @@ import os
 import launch
 import numpy as np
 import pytest
+from frameworks import KERAS_PACKAGES
 
 RANKS = 2
 #: Names of values that are the same as plain Keras's, by the script that has them.
@@ -14,7 +15,7 @@ OTHERS = ('refused', 'threads', 'own_variable', 'set_weights', 'own_writes', 'no
 MOVED = {'keras': 'moved:auto_400_adam', 'tf.keras': 'moved:search_adam'}
 
 
-@pytest.fixture(scope='module', params=['keras', 'tf.keras'])
+@pytest.fixture(scope='module', params=KERAS_PACKAGES)
 def job(request, tmp_path_factory):
     """A function from the name of a script to the results of both ranks; all run in one job."""
     folder = str(tmp_path_factory.mktemp('tables'))

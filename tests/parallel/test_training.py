@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import recipes
 import reference
-import tensorflow as tf
+from frameworks import KERAS_PACKAGES, tf
 
-PACKAGES = ('keras', 'tf.keras')
+PACKAGES = KERAS_PACKAGES
 RANKS = recipes.RANKS
 TOLERANCE = 1e-5
 CASES = (

@@ -10,8 +10,8 @@ import sys
 import time
 
 import horovod.keras as hvd
-import keras
 import numpy as np
+from any_keras import keras
 
 import keras_parallax as kp
 

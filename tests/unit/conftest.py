@@ -2,6 +2,7 @@
 
 import cases
 import pytest
+from frameworks import KERAS_PACKAGES
 from hypothesis import settings
 
 # Hypothesis 6.31.6, the last for Python 3.6: with kept examples to replay, `test_table_groups.py`
@@ -13,7 +14,7 @@ settings.load_profile('nothing_kept')
 @pytest.fixture
 def double_precision():
     """Has both Keras packages compute in float64 for a test."""
-    backends = [cases.keras_module(package).backend for package in ('keras', 'tf.keras')]
+    backends = [cases.keras_module(package).backend for package in KERAS_PACKAGES]
     before = [backend.floatx() for backend in backends]
     for backend in backends:
         backend.set_floatx('float64')

@@ -7,13 +7,13 @@ import cases
 import launch
 import numpy as np
 import pytest
-import tensorflow as tf
 import user_scripts
+from frameworks import KERAS_PACKAGES, tf
 
 import keras_parallax as kp
 from keras_parallax.compat import late_import
 
-PACKAGES = ('keras', 'tf.keras')
+PACKAGES = KERAS_PACKAGES
 
 
 @pytest.fixture(params=PACKAGES)

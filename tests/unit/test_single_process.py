@@ -20,11 +20,11 @@ import numpy as np
 import psutil
 import pytest
 import reference
-import tensorflow as tf
+from frameworks import KERAS_PACKAGES, tf
 
 import keras_parallax as kp
 
-PACKAGES = ('keras', 'tf.keras')
+PACKAGES = KERAS_PACKAGES
 TOLERANCE = 1e-5
 
 OPTIMIZERS = {

@@ -1,8 +1,8 @@
 """Which callbacks may end an epoch early, and which change a rate or the model."""
 
-import keras
 import pytest
-import tensorflow as tf
+from any_keras import keras
+from frameworks import tf
 
 import keras_parallax as kp
 from keras_parallax.callbacks.callback_code import acts_on_training, may_end_an_epoch, mentions

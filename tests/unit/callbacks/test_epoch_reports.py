@@ -1,9 +1,9 @@
 """What follows from what ranks tell each other around an epoch."""
 
-import keras
 import numpy as np
 import pytest
-import tensorflow as tf
+from any_keras import keras
+from frameworks import tf
 from hypothesis import given
 from hypothesis import strategies as st
 

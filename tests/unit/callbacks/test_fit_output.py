@@ -2,9 +2,9 @@
 
 import os
 
-import keras
 import pytest
-import tensorflow as tf
+from any_keras import keras
+from frameworks import tf
 
 import keras_parallax as kp
 from keras_parallax.callbacks.fit_output import left_to, output_of, outputs

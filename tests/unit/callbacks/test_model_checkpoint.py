@@ -6,10 +6,10 @@ import warnings
 import cases
 import h5py
 import horovod.keras as hvd
-import keras
 import numpy as np
 import pytest
-import tensorflow as tf
+from any_keras import keras
+from frameworks import tf
 
 import keras_parallax as kp
 from keras_parallax.checkpoint import resume

@@ -1,8 +1,8 @@
 """What a rank has for itself of a model."""
 
-import keras
 import pytest
-import tensorflow as tf
+from any_keras import keras
+from frameworks import tf
 
 from keras_parallax.callbacks import replicas
 

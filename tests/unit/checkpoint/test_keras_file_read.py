@@ -5,11 +5,12 @@ import os
 import former_files
 import h5py
 import pytest
+from frameworks import KERAS_PACKAGES
 
 from keras_parallax.checkpoint import keras_file_read
 from keras_parallax.errors import CheckpointError
 
-PACKAGES = pytest.mark.parametrize('package', ['keras', 'tf.keras'])
+PACKAGES = pytest.mark.parametrize('package', KERAS_PACKAGES)
 
 
 def path_of(package, name):

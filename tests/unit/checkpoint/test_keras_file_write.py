@@ -4,12 +4,13 @@ import os
 
 import cases
 import pytest
+from frameworks import KERAS_PACKAGES
 
 from keras_parallax.checkpoint import keras_file_write
 from keras_parallax.errors import CheckpointError
 
 
-@pytest.fixture(params=['keras', 'tf.keras'])
+@pytest.fixture(params=KERAS_PACKAGES)
 def package(request):
     module = cases.keras_module(request.param)
     module.backend.clear_session()

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import h5py
 import pytest
-import tensorflow as tf
+from frameworks import tf
 
 from keras_parallax.checkpoint.once import Note, digest_of, identity, is_written
 from keras_parallax.failures.diagnosis import Progress

@@ -6,7 +6,7 @@ import shutil
 import former_files
 import numpy as np
 import pytest
-import tensorflow as tf
+from frameworks import tf
 
 import keras_parallax as kp
 

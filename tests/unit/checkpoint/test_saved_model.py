@@ -5,14 +5,14 @@ import os
 import cases
 import numpy as np
 import pytest
-import tensorflow as tf
+from frameworks import KERAS_PACKAGES, tf
 
 import keras_parallax as kp
 
 ROWS = 23
 
 
-@pytest.fixture(params=['keras', 'tf.keras'])
+@pytest.fixture(params=KERAS_PACKAGES)
 def keras(request):
     package = cases.keras_module(request.param)
     package.backend.clear_session()

@@ -3,6 +3,7 @@
 import cases
 import numpy as np
 import pytest
+from frameworks import KERAS_PACKAGES
 
 from keras_parallax.checkpoint import saved_model_check
 
@@ -24,7 +25,7 @@ def test_outputs_differ_beyond_what_rounding_does(expected, other, differing):
     assert saved_model_check._differing(expected, other) == differing
 
 
-@pytest.mark.parametrize('package', ['keras', 'tf.keras'])
+@pytest.mark.parametrize('package', KERAS_PACKAGES)
 def test_ids_must_be_valid_in_the_smallest_table_that_is_looked_up(package):
     keras = cases.keras_module(package)
     keras.backend.clear_session()

@@ -2,12 +2,13 @@
 
 import cases
 import pytest
+from frameworks import KERAS_PACKAGES
 
 from keras_parallax.checkpoint.weight_pairs import paired_weights
 from keras_parallax.errors import CheckpointError
 
 
-@pytest.fixture(params=['keras', 'tf.keras'])
+@pytest.fixture(params=KERAS_PACKAGES)
 def package(request):
     module = cases.keras_module(request.param)
     module.backend.clear_session()

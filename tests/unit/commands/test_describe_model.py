@@ -5,12 +5,13 @@ import os
 import cases
 import former_files
 import pytest
+from frameworks import KERAS_PACKAGES
 
 from keras_parallax.commands.describe_model import describe
 from keras_parallax.errors import PlanError
 from keras_parallax.updates import table_updates
 
-PACKAGES = pytest.mark.parametrize('package', ['keras', 'tf.keras'])
+PACKAGES = pytest.mark.parametrize('package', KERAS_PACKAGES)
 
 
 def path_of(package, name='model.h5'):

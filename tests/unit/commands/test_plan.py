@@ -85,9 +85,9 @@ OPTIONS = ['--hosts', '4', '--alpha', '50/1000', '--bandwidth', '1Gbit']
 
 def script():
     """Makes the files, runs the commands, and prints what they print as JSON."""
-    import keras
-    import tensorflow as tf
+    from any_keras import keras
     from click.testing import CliRunner
+    from frameworks import tf
 
     from keras_parallax.commands.cli import main
 

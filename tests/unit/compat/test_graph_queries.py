@@ -6,13 +6,14 @@ import sys
 
 import cases
 import pytest
+from frameworks import KERAS_PACKAGES
 
 import keras_parallax as kp
 from keras_parallax.compat import graph_queries, keras_api, tensorflow_api
 from keras_parallax.compat.tensorflow_api import tf
 
 KINDS = pytest.mark.parametrize('resource', [False, True], ids=['reference', 'resource'])
-PACKAGES = pytest.mark.parametrize('package', ['keras', 'tf.keras'])
+PACKAGES = pytest.mark.parametrize('package', KERAS_PACKAGES)
 
 
 @pytest.fixture(autouse=True)

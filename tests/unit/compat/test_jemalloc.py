@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from frameworks import KERAS_PACKAGES
 
 #: Trains a small model whose steps need 20 MiB, far more than it has in use between them.
 TRAIN = """
@@ -102,7 +103,7 @@ def test_what_the_user_sets_is_left_alone():
     assert train('lg_dirty_mult:3')['faults'] * MIB_A_PAGE > 10
 
 
-@pytest.mark.parametrize('package', ['keras', 'tf.keras'])
+@pytest.mark.parametrize('package', KERAS_PACKAGES)
 def test_the_session_holds_no_copy_of_what_a_slot_starts_with(package):
     output = subprocess.check_output([sys.executable, '-c', TABLE, package])
     assert json.loads(output.decode('utf-8').splitlines()[-1]) < 2.5

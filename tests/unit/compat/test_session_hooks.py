@@ -4,7 +4,7 @@ import contextlib
 
 import numpy as np
 import pytest
-import tensorflow as tf
+from frameworks import tf
 
 from keras_parallax.compat import session_hooks
 

@@ -1,6 +1,6 @@
 """What a `tf.train.Optimizer` keeps is found by its slots, and how it takes rows by its class."""
 
-import tensorflow as tf
+from frameworks import tf
 
 from keras_parallax.compat import tensorflow_optimizers
 

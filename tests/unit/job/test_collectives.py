@@ -7,7 +7,7 @@ differs from process to process, so that ranks wait for ever.
 import threading
 
 import pytest
-import tensorflow as tf
+from frameworks import tf
 from systems import settings
 
 from keras_parallax.compat import session_config

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-import tensorflow as tf
+from frameworks import tf
 
 import keras_parallax as kp
 from keras_parallax.session.graph_scope import scope_of

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
-import tensorflow as tf
+from frameworks import tf
 
 import keras_parallax as kp
 from keras_parallax.session.run_errors import translated

@@ -4,14 +4,14 @@ import cases
 import numpy as np
 import pytest
 import recipes
-import tensorflow as tf
+from frameworks import KERAS_PACKAGES, tf
 
 import keras_parallax as kp
 from keras_parallax.compat import graph_queries, tensorflow_api
 from keras_parallax.session.graph_scope import scope_of
 
 
-@pytest.fixture(params=['keras', 'tf.keras'])
+@pytest.fixture(params=KERAS_PACKAGES)
 def keras(request):
     return cases.keras_module(request.param)
 

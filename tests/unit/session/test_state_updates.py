@@ -1,6 +1,6 @@
 """What layers and metrics write waits for the gradients of a step, and for what is fetched."""
 
-import tensorflow as tf
+from frameworks import tf
 
 from keras_parallax.compat import graph_queries
 from keras_parallax.session import state_updates

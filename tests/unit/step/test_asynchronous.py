@@ -1,7 +1,7 @@
 """What training without a barrier refuses."""
 
-import keras
 import pytest
+from any_keras import keras
 
 from keras_parallax.errors import PlanError
 from keras_parallax.step.asynchronous import check_clipping

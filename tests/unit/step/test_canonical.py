@@ -9,10 +9,10 @@ import pathlib
 import subprocess
 import sys
 
-import keras
 import numpy as np
 import pytest
-import tensorflow as tf
+from any_keras import keras
+from frameworks import tf
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,7 +1,7 @@
 """The density of tables, measured over the first steps."""
 
 import pytest
-import tensorflow as tf
+from frameworks import tf
 
 from keras_parallax.job import devices
 from keras_parallax.step import density

@@ -1,8 +1,8 @@
 """Which tables' rows are needed first."""
 
-import keras
 import pytest
-import tensorflow as tf
+from any_keras import keras
+from frameworks import tf
 
 from keras_parallax.compat import graph_queries
 from keras_parallax.step import pull_order

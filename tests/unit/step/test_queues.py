@@ -3,7 +3,7 @@
 import threading
 
 import pytest
-import tensorflow as tf
+from frameworks import tf
 
 from keras_parallax.step import queues
 

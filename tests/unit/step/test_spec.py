@@ -1,8 +1,8 @@
 """What a step is built of, in a strategy's scope and without one."""
 
-import keras
 import pytest
-import tensorflow as tf
+from any_keras import keras
+from frameworks import tf
 
 import keras_parallax as kp
 from keras_parallax.compat.horovod_api import hvd

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-import tensorflow as tf
+from frameworks import tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

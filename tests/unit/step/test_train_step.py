@@ -1,8 +1,8 @@
 """A model's training step in one process, as callbacks and checkpoints use it."""
 
-import keras
 import numpy as np
 import pytest
+from any_keras import keras
 
 import keras_parallax as kp
 from keras_parallax.errors import ParallaxError

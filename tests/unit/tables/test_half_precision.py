@@ -3,7 +3,7 @@
 import horovod.tensorflow as hvd
 import numpy as np
 import pytest
-import tensorflow as tf
+from frameworks import tf
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-import tensorflow as tf
+from frameworks import tf
 
 from keras_parallax.tables import initial_values
 from keras_parallax.tables.initializer_graphs import InitializerGraph

@@ -3,7 +3,7 @@
 import cases
 import numpy as np
 import pytest
-import tensorflow as tf
+from frameworks import KERAS_PACKAGES, tf
 
 from keras_parallax.tables import initializer_graphs
 
@@ -21,7 +21,7 @@ BY_ELEMENT = [
 #: One of each kind that has to be made as a whole. What an identity is made of is an array.
 AS_A_WHOLE = ['orthogonal']
 
-with_each_keras = pytest.mark.parametrize('package', ['keras', 'tf.keras'])
+with_each_keras = pytest.mark.parametrize('package', KERAS_PACKAGES)
 
 
 def variable_of(package, initializer):

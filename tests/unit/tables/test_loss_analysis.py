@@ -2,12 +2,13 @@
 
 import cases
 import pytest
+from frameworks import KERAS_PACKAGES
 
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.planning.classify import BY_ROW, WHOLE_TABLE
 from keras_parallax.tables import loss_analysis
 
-PACKAGES = pytest.mark.parametrize('package', ['keras', 'tf.keras'])
+PACKAGES = pytest.mark.parametrize('package', KERAS_PACKAGES)
 
 
 def test_lookups_and_whole_reads_are_told_apart_and_equal_ids_have_one_number():

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-import tensorflow as tf
+from frameworks import tf
 
 from keras_parallax.planning.placement import Shard, rows_of_shard
 from keras_parallax.tables.pull import split_by_shard

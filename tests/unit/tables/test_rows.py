@@ -3,7 +3,7 @@
 import h5py
 import numpy as np
 import pytest
-import tensorflow as tf
+from frameworks import tf
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-import tensorflow as tf
+from frameworks import tf
 
 from keras_parallax.job.server_layout import Servers
 from keras_parallax.planning.placement import Shard

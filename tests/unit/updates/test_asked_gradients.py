@@ -5,18 +5,19 @@ import numpy as np
 import ours
 import own_optimizers
 import pytest
+from frameworks import KERAS_PACKAGES
 
 import keras_parallax as kp
 from keras_parallax.compat.tensorflow_api import tf
 
-PACKAGES = pytest.mark.parametrize('package', ['keras', 'tf.keras'])
+PACKAGES = pytest.mark.parametrize('package', KERAS_PACKAGES)
 OWN = dict(own_optimizers.OWN_GRADIENTS, **own_optimizers.OWN_FORMULAS)
 
 
 @pytest.fixture(autouse=True)
 def fresh_graphs():
     yield
-    for package in ('keras', 'tf.keras'):
+    for package in KERAS_PACKAGES:
         cases.keras_module(package).backend.clear_session()
 
 

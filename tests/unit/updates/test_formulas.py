@@ -4,19 +4,20 @@ import cases
 import numpy as np
 import ours
 import pytest
+from frameworks import KERAS_PACKAGES
 
 import keras_parallax as kp
 from keras_parallax.compat import keras_api
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.session.graph_scope import scope_of
 
-PACKAGES = pytest.mark.parametrize('package', ['keras', 'tf.keras'])
+PACKAGES = pytest.mark.parametrize('package', KERAS_PACKAGES)
 
 
 @pytest.fixture(autouse=True)
 def fresh_graphs():
     yield
-    for package in ('keras', 'tf.keras'):
+    for package in KERAS_PACKAGES:
         cases.keras_module(package).backend.clear_session()
 
 
@@ -42,7 +43,7 @@ REGULARIZERS = {
 # tf.keras itself takes no `None` for a penalty.
 PAIRS = [
     (package, name)
-    for package in ('keras', 'tf.keras')
+    for package in KERAS_PACKAGES
     for name in sorted(REGULARIZERS)
     if (package, name) != ('tf.keras', 'none')
 ]

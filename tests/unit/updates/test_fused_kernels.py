@@ -6,11 +6,12 @@ import ours
 import pytest
 import reference
 from cases import LENGTH
+from frameworks import KERAS_PACKAGES
 
 from keras_parallax.compat.tensorflow_api import tf
 
 STEPS = 6
-PACKAGES = pytest.mark.parametrize('package', ['keras', 'tf.keras'])
+PACKAGES = pytest.mark.parametrize('package', KERAS_PACKAGES)
 
 #: Every kernel, with the settings that its formula depends on: the optimizer, and the kernel.
 FUSED = {

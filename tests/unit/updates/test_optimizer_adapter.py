@@ -2,12 +2,13 @@
 
 import cases
 import pytest
+from frameworks import KERAS_PACKAGES
 
 import keras_parallax as kp
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.updates.optimizer_adapter import adapter_of
 
-PACKAGES = pytest.mark.parametrize('package', ['keras', 'tf.keras'])
+PACKAGES = pytest.mark.parametrize('package', KERAS_PACKAGES)
 
 
 @PACKAGES

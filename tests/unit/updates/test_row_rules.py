@@ -5,13 +5,14 @@ import numpy as np
 import ours
 import pytest
 from cases import LENGTH, ROWS, WIDTH
+from frameworks import KERAS_PACKAGES
 
 import keras_parallax as kp
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.updates.optimizer_adapter import adapter_of
 
 STEPS = 6
-PACKAGES = pytest.mark.parametrize('package', ['keras', 'tf.keras'])
+PACKAGES = pytest.mark.parametrize('package', KERAS_PACKAGES)
 
 #: Every optimizer class of Keras, with the settings that its formula depends on.
 OPTIMIZERS = {

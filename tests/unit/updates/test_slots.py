@@ -3,12 +3,13 @@
 import cases
 import numpy as np
 import pytest
+from frameworks import KERAS_PACKAGES
 
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.updates.optimizer_adapter import OptimizerState
 from keras_parallax.updates.slots import EqualSlots, UnusedRows, keras_order, names_in_keras
 
-PACKAGES = pytest.mark.parametrize('package', ['keras', 'tf.keras'])
+PACKAGES = pytest.mark.parametrize('package', KERAS_PACKAGES)
 
 
 def variables_of(backend, *names):

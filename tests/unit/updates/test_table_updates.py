@@ -2,13 +2,14 @@
 
 import cases
 import pytest
+from frameworks import KERAS_PACKAGES
 
 import keras_parallax as kp
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.planning.classify import BY_ROW, WHOLE_TABLE
 from keras_parallax.updates.table_updates import EXACT, LAZY, choose_way
 
-PACKAGES = pytest.mark.parametrize('package', ['keras', 'tf.keras'])
+PACKAGES = pytest.mark.parametrize('package', KERAS_PACKAGES)
 
 
 @PACKAGES

@@ -1,0 +1,29 @@
+"""TensorFlow 1's names, and the Keras packages that there are, whatever TensorFlow is installed.
+
+What tests build is a graph. TensorFlow 2 still has graphs and sessions, in `tensorflow.compat.v1`.
+"""
+
+import importlib
+
+import tensorflow
+
+if tensorflow.__version__.startswith('1.'):
+    tf = tensorflow
+    #: Names of the Keras packages to test with.
+    KERAS_PACKAGES = ('keras', 'tf.keras')
+else:
+    tf = tensorflow.compat.v1
+    tf.disable_v2_behavior()
+    KERAS_PACKAGES = ('tf.keras',)
+
+
+def keras_module(name):
+    """The module called `'keras'` or `'tf.keras'`: Keras 2, not 3."""
+    if name == 'keras':
+        return importlib.import_module('keras')
+    if tensorflow.__version__.startswith('1.'):
+        return tf.keras
+    try:
+        return importlib.import_module('tf_keras')
+    except ImportError:
+        return tf.keras
