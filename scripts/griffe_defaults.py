@@ -18,11 +18,13 @@ class Defaults(griffe.Extension):
             for function in _functions(module):
                 for parameter in function.parameters:
                     path = _path(parameter.default)
-                    parameter.default = constants.get(path, parameter.default)
+                    # A module's own names, where it sets two at once, are not known to griffe.
+                    for found in (path, '%s.%s' % (module.canonical_path, path)):
+                        parameter.default = constants.get(found, parameter.default)
 
 
 def constants_of(source):
-    """The constants that a module's source sets at its top level: a dict from names to literals."""
+    """The constants at the top level of a module: a dict from names to literals."""
     found = {}
     for statement in ast.parse(source).body:
         if not isinstance(statement, ast.Assign):
@@ -32,9 +34,15 @@ def constants_of(source):
         if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
             pairs = zip(target.elts, value.elts)
         for name, literal in pairs:
-            if isinstance(name, ast.Name) and isinstance(literal, ast.Constant):
-                found[name.id] = repr(literal.value)
+            if isinstance(name, ast.Name) and _is_literal(literal):
+                found[name.id] = ast.unparse(literal)
     return found
+
+
+def _is_literal(value):
+    """Whether an expression is made of constants alone, such as `64 * 2**20`."""
+    parts = (ast.Constant, ast.BinOp, ast.operator)
+    return all(isinstance(node, parts) for node in ast.walk(value))
 
 
 def _path(default):
