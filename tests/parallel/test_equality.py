@@ -11,7 +11,7 @@ import reference
 from frameworks import KERAS_PACKAGES
 
 PACKAGES = KERAS_PACKAGES
-JOBS = list(itertools.product((1, 2, 3, 4), PACKAGES))
+JOBS = list(itertools.product((1, 2, 3), PACKAGES))
 #: The jobs that also compare cases about the engine: the numbers of ranks that differ for it.
 ENGINE_JOBS = [(2, 'keras'), (3, 'tf.keras'), (2, 'tf.keras'), (3, 'keras')]
 
@@ -19,9 +19,9 @@ ENGINE_JOBS = [(2, 'keras'), (3, 'tf.keras'), (2, 'tf.keras'), (3, 'keras')]
 # values: each model with each number of ranks and with each package, each architecture and number
 # of partitions with each optimizer and in each job, each optimizer in each job:
 #
-#   model       1 rank      2 ranks     3 ranks     4 ranks
-#   even        keras       tf.keras    keras       tf.keras
-#   odd         tf.keras    keras       tf.keras    keras
+#   model       1 rank      2 ranks     3 ranks
+#   even        keras       tf.keras    keras
+#   odd         tf.keras    keras       tf.keras
 #
 #   strategy    sgd         momentum    adagrad     adam
 #   first       1st job     2nd job     3rd job     4th job
@@ -29,7 +29,7 @@ ENGINE_JOBS = [(2, 'keras'), (3, 'tf.keras'), (2, 'tf.keras'), (3, 'keras')]
 MODEL_RUNS = [
     (ranks, PACKAGES[(number + ranks + 1) % 2], name)
     for number, name in enumerate(cases.CASES)
-    for ranks in (1, 2, 3, 4)
+    for ranks in (1, 2, 3)
 ]
 MATRIX_RUNS = [
     ENGINE_JOBS[(row + column) % 4] + ('%s_%s' % (strategy, optimizer),)
@@ -109,9 +109,9 @@ def test_every_pair_of_values_is_compared_somewhere():
     def are_paired(pairs, *values):
         assert set(pairs) == set(itertools.product(*values))
 
-    are_paired([(name, ranks) for ranks, _, name in MODEL_RUNS], cases.CASES, (1, 2, 3, 4))
+    are_paired([(name, ranks) for ranks, _, name in MODEL_RUNS], cases.CASES, (1, 2, 3))
     are_paired([(name, package) for _, package, name in MODEL_RUNS], cases.CASES, PACKAGES)
-    are_paired([(ranks, package) for ranks, package, _ in MODEL_RUNS], (1, 2, 3, 4), PACKAGES)
+    are_paired([(ranks, package) for ranks, package, _ in MODEL_RUNS], (1, 2, 3), PACKAGES)
     matrix = [((ranks, package), *name.rsplit('_', 1)) for ranks, package, name in MATRIX_RUNS]
     are_paired([run[:2] for run in matrix], ENGINE_JOBS, cases.STRATEGIES)
     are_paired([run[::2] for run in matrix], ENGINE_JOBS, cases.MATRIX_OPTIMIZERS)
