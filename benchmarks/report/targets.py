@@ -211,9 +211,9 @@ def _row(what, sign, target, seen, unit, meets, elsewhere=()):
         return '; '.join('%.2f%s (%s)' % (one.value, unit, one.where) for one in some)
 
     met = [meets(one.value) for one in seen]
-    verdict = 'yes' if all(met) else 'in part' if any(met) else 'no'
+    is_met = 'yes' if all(met) else 'in part' if any(met) else 'no'
     shown = told(seen) + (' - elsewhere ' + told(elsewhere) if elsewhere else '')
-    return [what, '%s%g%s' % (sign, target, unit), shown, verdict if seen else 'not measured']
+    return [what, '%s%g%s' % (sign, target, unit), shown, is_met if seen else 'not measured']
 
 
 def _speed_and_ratio(variant):
