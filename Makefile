@@ -40,13 +40,17 @@ demo: install ## Train the example on two processes of this machine (DEMO_ARGS=.
 # Side by side, because ranks wait for each other; tests/conftest.py says which share a process.
 SIDE_BY_SIDE := $(PYTEST) --numprocesses 3 --dist loadgroup
 SUITE := tests/cluster tests/parallel tests/unit benchmarks/tests
+BEGAN := $(shell date +%s)
+REPORT = @echo "$@: $$(( $$(date +%s) - $(BEGAN) )) s since make began"
 
 test: ## Run a test of everything, in ten minutes; root (PYTEST_ARGS=...)
 	@scripts/make_env.sh --cluster --install
 	$(SIDE_BY_SIDE) -m 'not exhaustive' $(PYTEST_ARGS) $(SUITE)
+	$(REPORT)
 
 test-all: test ## Run all other tests too, and code of others on us (tests/README.md)
 	$(SIDE_BY_SIDE) -m exhaustive $(PYTEST_ARGS) $(SUITE) tests/outside
+	$(REPORT)
 
 test-unit: install ## Run the tests that need one process
 	$(PYTEST) $(PYTEST_ARGS) tests/unit benchmarks/tests

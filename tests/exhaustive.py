@@ -7,6 +7,30 @@ _OTHER_PACKAGE = 'both packages train with one engine; each file is run with one
 #: From files to triples: a regular expression of tests, one of the parameters with which
 #: `make test` runs them (`None` if it does not run them at all), and why the others may wait.
 SAMPLED = {
+    'tests/cluster/test_bytes.py': [
+        ('test_a_step.*', '1024', 'one number of ids is sent'),
+        ('test_four_hosts.*', None, 'two hosts send what they must, and no more'),
+    ],
+    'tests/cluster/test_emulated_cluster.py': [
+        ('test_a_signal.*', '.*SIGKILL', 'the others end Python in an orderly way'),
+        ('test_shaping_does_not.*', '200', 'one bandwidth is set'),
+    ],
+    'tests/cluster/test_failures_on_hosts.py': [
+        ('test_a_rank_that_never_starts.*', '0-True', 'a way of each kind is tried'),
+        ('test_one_sentence.*', None, 'tests/parallel/test_failures.py has one of each kind'),
+    ],
+    'tests/cluster/test_local_aggregation.py': [
+        ('test_two_workers.*', r'tf\.keras', _OTHER_PACKAGE),
+        ('test_a_bad_id.*', 'leader', 'a way of each kind is tried'),
+        (
+            '.*(_send_|_sent_|_sends_|_session_|_fewer_).*',
+            None,
+            'test_bytes.py counts bytes; the numbers show that rows are shared',
+        ),
+    ],
+    'tests/cluster/test_servers.py': [
+        ('test_dedicated.*', None, 'tests/parallel/test_servers.py has dedicated servers'),
+    ],
     'tests/parallel/test_async.py': [('.*', r'tf\.keras-.*', _OTHER_PACKAGE)],
     'tests/parallel/test_barrier.py': [('.*', 'tensorflow', 'all three wait by one queue')],
     'tests/parallel/test_behaviour.py': [('.*', 'keras-.*|keras', _OTHER_PACKAGE)],
