@@ -7,7 +7,7 @@ It knows these kinds of references, and reads sources without importing them:
 - in backticks, the name of a file (`plan.py`), also with folders (`planning/plan.py`), a test
   (`test_plan`), a name of a module of the package (`plan.Plan`), or an attribute of one of its
   classes (`Plan.variables`);
-- a link of a Markdown page, to a file and to a heading.
+- a link of a Markdown page, to a file and to a heading, and a picture.
 """
 
 import ast
@@ -28,7 +28,7 @@ OBJECTS = frozenset(['optimizer', 'plan', 'job', 'host', 'session', 'table'])
 #: How the paths end of what is read.
 _READ = ('.py', '.md', '.sh', '.txt', '.ini', '.toml', '.yml', 'Makefile', '.ci/run')
 _TICKED = re.compile(r'`([^`\n]+)`')
-_LINK = re.compile(r'\]\(([^)\s]+)\)')
+_LINK = re.compile(r'(?:\]\(|\bsrc=")([^)\s"]+)')
 _HEADING = re.compile(r'^#+ +(.*)', re.MULTILINE)
 _FENCE = re.compile(r'^( *)```.*?^\1```', re.MULTILINE | re.DOTALL)
 _DOTTED = re.compile(r'([A-Za-z_]\w*)\.([A-Za-z_]\w*)(?:\(.*\))?$')

@@ -87,6 +87,11 @@ def test_a_link_of_a_page_leads_to_a_file_and_a_heading():
     ]
 
 
+def test_a_picture_of_a_page_is_a_file():
+    assert missing('<img src="guide.md">', 'docs/index.md') == []
+    assert missing('<img src="gone.svg" width="600">', 'docs/index.md') == [(1, 'gone.svg')]
+
+
 def test_the_code_of_a_page_may_name_what_it_likes():
     assert missing('```bash\npython tests/unit/test_gone.py\n```\n', 'docs/index.md') == []
 
