@@ -24,17 +24,11 @@ _LOOK_SECONDS = 0.5
 
 
 def unmerged(tensor):
-    """Keeps TensorFlow from merging a collective with another one of the same input.
+    """Keeps TensorFlow from merging a collective, of which this is the result, with another one.
 
     Horovod 0.19.5 does not declare its operations stateful. TensorFlow then makes one of two that
     gather the same ids, and each process keeps the name of either, so that the ranks would wait for
     each other for ever. Operations whose attributes differ are not merged.
-
-    Args:
-        tensor: what the collective's operation returns.
-
-    Returns:
-        The same tensor.
     """
     tensorflow_api.set_string(tensor.op, '_parallax_collective', tensor.op.name)
     return tensor
@@ -43,16 +37,8 @@ def unmerged(tensor):
 def run_beside(act, problem):
     """Runs a collective in a thread of its own, for Horovod 0.19.5 cannot interrupt one.
 
-    Args:
-        act: a function of nothing.
-        problem: function that returns an exception if there is no sense in waiting any longer, and
-            `None` as long as there is.
-
-    Returns:
-        What `act` returns.
-
-    Raises:
-        What `act` raises, or what `problem` returns.
+    Returns what `act` returns, or raises what it raises, or what `problem` returns: an exception if
+    there is no sense in waiting any longer, and `None` as long as there is.
     """
     outcome = futures.Future()
 
@@ -95,14 +81,7 @@ class Gatherer:
         self._session = tf.Session(graph=graph, config=session_config.of_collectives())
 
     def __call__(self, value):
-        """Gathers `value` from every rank.
-
-        Args:
-            value: anything that `json.dumps` takes.
-
-        Returns:
-            A list with each rank's value, in order of rank.
-        """
+        """A list with each rank's value, anything that `json.dumps` takes, in order of rank."""
         # JSON as it is written here has neither line breaks nor zeros.
         line = (json.dumps(value, separators=(',', ':')) + '\n').encode('utf-8')
         line = np.frombuffer(line, np.uint8)
@@ -126,18 +105,11 @@ def unfolded_zero(loss):
 
 
 def stored(totals, rank):
-    """Has TensorFlow compute sums over the ranks on a rank that reads them nowhere.
+    """Has TensorFlow compute sums over the ranks, vectors, on a rank that reads them nowhere.
 
     It drops an operation without side effects whose result nothing reads, even one that others wait
     for, and then the other ranks would wait for ever (TF 1.11; proven by
-    `tests/parallel/test_barrier.py`). So they are stored.
-
-    Args:
-        totals: the sums, a list of vectors.
-        rank: this process's rank.
-
-    Returns:
-        A list of operations.
+    `tests/parallel/test_barrier.py`). So they are stored, by the operations returned.
     """
     operations = []
     for total in totals:
@@ -152,17 +124,21 @@ def stored(totals, rank):
     return operations
 
 
+def average(variables, size, prefix):
+    """An operation that gives variables, the same on every rank, their mean. Collective."""
+    assigned = []
+    for variable in variables:
+        name = '%s.average.%s' % (prefix, variable.name.replace(':', '.'))
+        with tf.name_scope(None):
+            total = horovod_api.allreduce(tf.convert_to_tensor(variable), name=name)
+            assigned.append(variable.assign(total / size).op)
+    return tf.group(*assigned)
+
+
 def broadcast(synced, root_rank, gather, prefix):
-    """Operations that give every rank the values that one rank has. A collective call.
+    """Operations, to be run together, that give every rank the values of one. A collective call.
 
-    Args:
-        synced: as `synced_variables` returns it; what not all ranks have is left alone.
-        root_rank: the rank whose values count.
-        gather: function that gathers a value from every rank.
-        prefix: prefix of the collectives' names.
-
-    Returns:
-        A list of collective operations, to be run together.
+    Variables come by name; what not all ranks have is left alone.
     """
     everywhere = set.intersection(*map(set, gather(sorted(synced))))
     assigned = []

@@ -1,21 +1,16 @@
 """What every rank must agree on before the first step, and who differs if they do not."""
 
+import itertools
+
 from keras_parallax.errors import ModelMismatchError
 from keras_parallax.step.canonical import canonical, configuration
 from keras_parallax.updates.optimizer_adapter import adapter_of
 
 
 def model_report(plan, optimizer, settings, asked=()):
-    """What a rank says of its model.
+    """What a rank says of its model: a list of pairs of a subject and a description, both strings.
 
-    Args:
-        plan: its `Plan`.
-        optimizer: its Keras optimizer.
-        settings: the `Settings` of its `ParallaxOptimizer`.
-        asked: what its `ParallaxStrategy` was asked for, a list of named tuples.
-
-    Returns:
-        A list of pairs of a subject and a description, both strings.
+    What its `ParallaxStrategy` was asked for are named tuples.
     """
     report = [
         (variable.name, '%s %s, %s' % (list(variable.shape), variable.dtype, variable.kind))
@@ -36,36 +31,24 @@ def model_report(plan, optimizer, settings, asked=()):
 
 
 def check_agreement(reports):
-    """Compares what the ranks say of their models.
+    """Compares what the ranks say of their models, a `model_report` of each.
 
-    Args:
-        reports: a list with a report for each rank: a list of pairs of a subject (a variable's
-            name, `'optimizer'`, ...) and what the rank says of it, a string.
-
-    Raises:
-        ModelMismatchError: a rank differs from rank 0; the message names it, the subject, and
-            what both say.
+    A rank that differs from rank 0 is a `ModelMismatchError`, which names it, the subject, and what
+    both say.
 
     Example:
         ```python
         >>> check_agreement([[('dense/kernel', '[2, 3] float32')]] * 2)
         ```
     """
-    expected = reports[0]
     for rank, report in enumerate(reports):
-        for number in range(max(len(expected), len(report))):
-            here = _entry(expected, number)
-            there = _entry(report, number)
+        for here, there in itertools.zip_longest(map(tuple, reports[0]), map(tuple, report)):
             if here != there:
                 raise ModelMismatchError(
                     'The ranks built different models: rank %d has %s where rank 0 has %s. Build '
                     'the same model, with the same optimizer and settings, on every rank.'
                     % (rank, _in_words(there), _in_words(here))
                 )
-
-
-def _entry(report, number):
-    return tuple(report[number]) if number < len(report) else None
 
 
 def _in_words(entry):

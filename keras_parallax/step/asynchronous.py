@@ -17,13 +17,8 @@ from keras_parallax.tables.table import as_indices, split_rows
 def check_clipping(optimizer, together, dense):
     """Refuses a clipping that would make the replicas of dense variables differ.
 
-    Args:
-        optimizer: the Keras optimizer.
-        together: whether its `clipnorm` bounds the norm of all gradients together.
-        dense: the dense variables that every rank holds.
-
-    Raises:
-        PlanError: the norm would be over gradients that only this rank has.
+    Raises `PlanError` if `clipnorm` bounds the norm of all gradients together, of which only this
+    rank has some.
     """
     if together and dense and (getattr(optimizer, 'clipnorm', None) or 0) > 0:
         raise PlanError(
@@ -34,16 +29,10 @@ def check_clipping(optimizer, together, dense):
 
 
 def push_rows(table, gradients, split, exchange):
-    """This rank's gradients of a sparse table, for each shard on its server.
+    """This rank's `RowGradients` of a sparse table, for each shard on its server.
 
-    Args:
-        table: a `Table` with shards.
-        gradients: this rank's `RowGradients`.
-        split: the `SplitIds` of `gradients.rows`, or `None` to split them here.
-        exchange: the `exchange.Exchange`.
-
-    Returns:
-        `Pushed`, with a part for every shard.
+    The `SplitIds` of the rows may be `None`, to split them here. Returns `Pushed`, with a part for
+    every shard.
     """
     with tf.device(devices.shard_device(exchange.rank)):
         items, restore = split_gradients(table, gradients, split, exchange)
@@ -59,14 +48,8 @@ def push_rows(table, gradients, split, exchange):
 def push_whole(table, gradient, exchange, computed):
     """This rank's gradient of a dense variable on servers, for each shard on its server.
 
-    Args:
-        table: a `Table` with shards that is not exchanged by rows.
-        gradient: this rank's gradient, of the variable's shape.
-        exchange: the `exchange.Exchange`.
-        computed: operation that comes when this rank has computed all its gradients.
-
-    Returns:
-        `Pushed`, with a part for every shard.
+    It is pushed when this rank has `computed` all its gradients. Returns `Pushed`, with a part for
+    every shard.
     """
     with tf.device(devices.shard_device(exchange.rank)), tf.control_dependencies([computed]):
         small, context = exchange.compression.compress(tf.identity(gradient))
@@ -115,14 +98,7 @@ class StalenessBound:
         return tf.group(*[queue.enqueue_many([tokens]) for queue in self.queues])
 
     def end_step(self, operations):
-        """Ends a step: tells the others, and waits for those that are too far behind.
-
-        Args:
-            operations: the operations of the step.
-
-        Returns:
-            A list of operations.
-        """
+        """Operations that, after a step's, tell the others and wait for who is too far behind."""
         with tf.control_dependencies(operations):
             enqueued = [queue.enqueue(tf.constant(0, tf.uint8)) for queue in self._to_others]
         return enqueued + [queue.dequeue().op for queue in self.queues]

@@ -27,20 +27,12 @@ class End(NamedTuple):
 
 
 def end_of_step(tables, operations, pushes, replicas, exchange):
-    """Ends a step when every owner has updated its shards.
+    """The `End` of a step that ends when every owner has updated its shards.
 
-    Args:
-        tables: the `Table`s of the step.
-        operations: the operations of the step.
-        pushes: those of them that push.
-        replicas: the variables that every rank has for itself. An operation that writes to one is
-            not waited for by others, unless a shard's update comes before it: all that one of
-            TensorFlow's optimizers or a user's own returns may be a counter of steps that waits
-            for the updates (`tests/parallel/test_barrier.py`).
-        exchange: the `exchange.Exchange`.
-
-    Returns:
-        An `End`.
+    Of its operations, some push. One that writes to `replicas`, variables that every rank has for
+    itself, is not waited for by others, unless a shard's update comes before it: all that one of
+    TensorFlow's optimizers or a user's own returns may be a counter of steps that waits for the
+    updates (`tests/parallel/test_barrier.py`).
     """
     shards = [(table, shard) for table in tables for shard in table.plan.shards]
     owners = {table.device_of(shard): table.owner_of(shard) for table, shard in shards}

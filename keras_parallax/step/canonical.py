@@ -23,7 +23,7 @@ _ADDRESS = re.compile(r' at 0x[0-9a-f]+')
 
 
 def canonical(value):
-    """Describes a value so that two processes of one script say the same of it.
+    """A string that describes a value so that two processes of one script say the same of it.
 
     - Functions and lambdas: their qualified names and a digest of their code, with the constants
       and defaults in it and the plain data of their closures.
@@ -32,12 +32,6 @@ def canonical(value):
       classes, the code of `__call__`, and their attributes, which are its parameters.
     - Other objects: their classes, for nothing is known of what their state means.
     - Floats: nine digits, more than a `float32` has.
-
-    Args:
-        value: anything.
-
-    Returns:
-        A string.
 
     Example:
         ```python

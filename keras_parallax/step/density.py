@@ -10,11 +10,7 @@ MEASURED_STEPS = 10
 def meter_of(tables, known, touched, rank):
     """A `DensityMeter` of the tables whose density is not known, or `None` if there are none.
 
-    Args:
-        tables: the `Table`s of a step.
-        known: dict from names of tables to densities.
-        touched: dict from names of tables to the numbers of different rows in a batch.
-        rank: this process's rank.
+    Of a batch, `touched` has the numbers of different rows by table's name.
     """
     rows = {table.name: table.rows for table in tables if table.by_row and table.name not in known}
     return DensityMeter({name: touched[name] for name in rows}, rows, rank) if rows else None
@@ -51,15 +47,7 @@ class DensityMeter:
         return self._steps == MEASURED_STEPS
 
     def density(self, session, gather):
-        """The density of each table: the mean over steps and ranks. A collective call.
-
-        Args:
-            session: the session that holds the counts.
-            gather: function that gathers a value from every rank.
-
-        Returns:
-            A dict from names of tables to fractions of their rows.
-        """
+        """The fraction of each table's rows touched, by name, over steps and ranks. Collective."""
         counts = session.run(self.variable)
         densities = {
             name: count / float(self._steps * max(1, self._rows[name]))

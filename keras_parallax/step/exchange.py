@@ -38,13 +38,9 @@ class PartGradient(NamedTuple):
 
 
 def sum_by_row(pairs):
-    """Sums the gradients of repeated rows.
+    """Sums the gradients of repeated rows: `RowGradients` of each once, as they first appear.
 
-    Args:
-        pairs: a list of pairs of row numbers `[n]`, repeats allowed, and values `[n] + row_shape`.
-
-    Returns:
-        `RowGradients` with each row once, in order of first appearance.
+    The pairs are row numbers `[n]`, repeats allowed, and values `[n] + row_shape`.
     """
     wide = max((rows.dtype for rows, _ in pairs), key=lambda dtype: dtype.size)
     unique, inverse = tf.unique(tf.concat([tf.cast(rows, wide) for rows, _ in pairs], 0))
@@ -53,13 +49,9 @@ def sum_by_row(pairs):
 
 
 def merged(by_pull):
-    """Merges the row gradients of a table's pulls.
+    """Merges the `RowGradients` of a table's pulls, given in pairs with the `SplitIds` of the rows.
 
-    Args:
-        by_pull: a list of pairs of the `RowGradients` of a pull and the `SplitIds` of its rows.
-
-    Returns:
-        A pair of `RowGradients` and its `SplitIds`, or `None` if the rows must be split anew.
+    Returns such a pair, with `None` if the rows must be split anew.
     """
     if len(by_pull) == 1:
         return by_pull[0]
@@ -144,15 +136,9 @@ class Pushed(NamedTuple):
 
 
 def allgather(table, gradients, exchange):
-    """Exchanges a replicated table's gradients: every rank gets the rows of all.
+    """Exchanges a replicated table's `RowGradients`: every rank gets the rows of all.
 
-    Args:
-        table: a `Table` without shards.
-        gradients: this rank's `RowGradients`.
-        exchange: the `Exchange`.
-
-    Returns:
-        A list of one `PartGradient`, the same on every rank.
+    Returns a list of one `PartGradient`, the same on every rank.
     """
     if exchange.size > 1:
         name = '%s.%s' % (exchange.prefix, table.name)
@@ -166,17 +152,11 @@ def allgather(table, gradients, exchange):
 
 
 def split_gradients(table, gradients, split, exchange):
-    """Splits row gradients by shard, in the form in which they travel.
+    """Splits `RowGradients` by shard, in the form in which they travel.
 
-    Args:
-        table: a `Table` with shards.
-        gradients: `RowGradients`.
-        split: the `SplitIds` of `gradients.rows`, or `None` to split them here.
-        exchange: the `Exchange`.
-
-    Returns:
-        A pair: for each shard a pair of its rows and of what their values are sent as, and a
-        function that makes the values what they were.
+    The `SplitIds` of the rows may be `None`, to split them here. Returns for each shard a pair of
+    its rows and of what their values are sent as, and a function that makes the values what they
+    were.
     """
     if split is None:
         split = split_by_shard(gradients.rows, table.planned_shards)
@@ -188,17 +168,10 @@ def split_gradients(table, gradients, split, exchange):
 
 
 def push_rows(table, gradients, split, exchange, after):
-    """Exchanges a sparse table's gradients: each row goes to its shard's owner.
+    """Exchanges a sparse table's `RowGradients`: each row goes to its shard's owner.
 
-    Args:
-        table: a `Table` with shards.
-        gradients: this rank's `RowGradients`.
-        split: the `SplitIds` of `gradients.rows`, or `None` to split them here.
-        exchange: the `Exchange`.
-        after: operations that must come before the push.
-
-    Returns:
-        `Pushed`.
+    The `SplitIds` of the rows may be `None`, to split them here. Operations `after` come before the
+    push. Returns `Pushed`.
     """
     with tf.device(devices.shard_device(exchange.rank)):
         handed = []
@@ -228,14 +201,8 @@ def push_rows(table, gradients, split, exchange, after):
 def push_whole(table, gradient, exchange, after):
     """Exchanges the gradient of a dense variable on servers: each shard's part goes to its owner.
 
-    Args:
-        table: a `Table` with shards that is not exchanged by rows.
-        gradient: this rank's gradient, of the variable's shape.
-        exchange: the `Exchange`.
-        after: operations that must come before the push.
-
-    Returns:
-        `Pushed`; the gradients of its parts are tensors, means over the ranks.
+    Operations `after` come before the push. Returns `Pushed`, with tensors as the gradients of its
+    parts, means over the ranks.
     """
     with tf.device(devices.shard_device(exchange.rank)):
         handed = []
@@ -262,9 +229,8 @@ def _push(table, items, exchange, after):
     owner takes one item from each in order of rank, so that sums come out the same however pushes
     race.
 
-    Returns:
-        A pair: a dict from the `OwnedShard`s of this rank to the lists of their queues, and the
-        operations that push.
+    Returns a dict from the `OwnedShard`s of this rank to the lists of their queues, and the
+    operations that push.
     """
     queues, operations = [], []
     with tf.device(devices.shard_device(exchange.rank)):

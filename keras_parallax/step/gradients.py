@@ -72,14 +72,9 @@ class StepGradients:
         self.reduced = self._gate(reduced, computed)
 
     def sum_over_owners(self, squares):
-        """Sums the squared norms of the tables' parts over the ranks that own them.
+        """Sums the squared norms of the tables' parts over the ranks that own them, by table.
 
-        Args:
-            squares: dict from tables to scalars, those of this rank's parts. They are asked for
-                once; an optimizer within another gets the same.
-
-        Returns:
-            A dict from all tables to scalars.
+        Those of this rank's parts are asked for once; an optimizer within another gets the same.
         """
         if not self._sharded or not self._sync:
             return squares
@@ -104,9 +99,11 @@ class StepGradients:
             else:
                 pairs = sharding.lookups_in(table, self._members)
                 outputs.extend((table, output) for _, output in pairs)
-        gradients = loss_analysis.gradients_of(
-            self._loss, dense + [output for _, output in outputs]
-        )
+        tensors = dense + [output for _, output in outputs]
+        gradients = []
+        if tensors:
+            # As Keras builds them.
+            gradients = tf.gradients(self._loss, tensors, colocate_gradients_with_ops=True)
         of_dense = gradients[: len(dense)]
         by_output = {
             output: gradient
@@ -197,12 +194,8 @@ class StepGradients:
     def _connect(self, pulls, first):
         """Has the step pull rows in its own way, where that is not as a prediction does.
 
-        Args:
-            pulls: a dict from `Exchanged` to the lists of their `Pull`s.
-            first: a dict from some of them to lists of those whose rows are needed first.
-
-        Returns:
-            The same as `pulls` with the `Pull`s of the step, where they are others.
+        Of some of the `Exchanged` in `pulls`, `first` has those whose rows are needed first.
+        Returns the same as `pulls`, of those whose `Pull`s are others in the step.
         """
         no_compression = self._exchange.pull_compression is hvd.Compression.none
         as_predicted, connected = no_compression and not self._aggregates, {}
@@ -271,15 +264,14 @@ class StepGradients:
     def _gate(self, reduced, computed):
         """Holds back every write to what this process computes with until it has all its gradients.
 
-        Keras 2.2.4 does not, and may update a variable before the backward pass has read it
-        (proven by `tests/unit/test_single_process.py`, the bit-equality test). The gradients of
-        pulled rows are among those that must be there, for the pass reads dense variables on its
-        way to them (`tests/parallel/test_gate.py`). A shard on a server is not computed with: only
-        rows pulled from it are. What has come from the other ranks is applied while the rest is
-        still on its way.
+        Keras 2.2.4 does not, and may update a variable before the backward pass has read it (proven
+        by `tests/unit/test_single_process.py`, the bit-equality test). The gradients of pulled rows
+        are among those that must be there, for the pass reads dense variables on its way to them
+        (`tests/parallel/test_gate.py`). A shard on a server is not computed with: only rows pulled
+        from it are. What has come from the other ranks is applied while the rest is still on its
+        way.
 
-        Returns:
-            The gradients `reduced`, gated; `parts` are gated in place.
+        Returns the gradients `reduced`, gated; `parts` are gated in place.
         """
         local = [number for number, part in enumerate(self.parts) if not part.part.table.shards]
         values = [self.parts[number].gradients.values for number in local]

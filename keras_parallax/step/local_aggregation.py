@@ -54,14 +54,9 @@ class HostGroup:
     def pull_rows(self, table, name, ids, compression):
         """Has a training step pull rows of a sparse table together with the host's other workers.
 
-        Args:
-            table: an `Exchanged` with shards.
-            name: the pull's name, the same on every rank.
-            ids: the ids that this worker wants, `[n]`.
-            compression: one of `hvd.Compression`: the form in which rows come to the host.
-
-        Returns:
-            The rows, `[n] + row_shape`.
+        The name is the pull's, the same on every rank; `ids` are those that this worker wants,
+        `[n]`. Rows come to the host in the form of the compression. Returns them, `[n] +
+        row_shape`.
         """
         asked = self._queues(name + '/ids', [ids.dtype])
         answered = self._queues(name + '/rows', [table.dtype], awaited=True)
@@ -76,11 +71,7 @@ class HostGroup:
         return self._after(rows, after, [None] + table.row_shape)
 
     def pull_whole(self, table):
-        """Has a training step pull a dense variable on servers once for the whole host.
-
-        Args:
-            table: a `Table` with shards that is not exchanged by rows.
-        """
+        """Has a training step pull a dense variable on servers once for the whole host."""
         if not self.shares:
             return
         answered = self._queues(table.name + '/whole', [table.dtype], awaited=True)
@@ -94,17 +85,11 @@ class HostGroup:
         self.connections.append(Connection(whole, self._after(value, after, whole.shape)))
 
     def push(self, name, tensors, after):
-        """Hands this worker's gradients of a table to the leader.
+        """Hands this worker's gradients of a table, a list of tensors, to the leader.
 
-        Args:
-            name: the table's name.
-            tensors: a list of tensors, of the same dtypes on every rank.
-            after: operations that must come before the push.
-
-        Returns:
-            A pair: a list with the tensors of each worker of the host, in order of local rank (of
-            a worker that does not lead, its own alone), and the operations that push. The shapes of
-            the other workers' tensors are not known.
+        Operations `after` come before the push. Returns a list with the tensors of each worker of
+        the host, in order of local rank (of a worker that does not lead, its own alone), and the
+        operations that push. The shapes of the other workers' tensors are not known.
         """
         queues = self._queues(name + '/gradients', [tensor.dtype for tensor in tensors])
         if not self.leads:
@@ -119,11 +104,7 @@ class HostGroup:
     def pass_on(self, taken):
         """Has the host's other workers end their step when the leader ends its own.
 
-        Args:
-            taken: operations that end the leader's step.
-
-        Returns:
-            A list of operations that end this worker's.
+        Given the operations that end the leader's step, returns those that end this worker's.
         """
         queues = self._queues('end', [tf.bool], awaited=True)
         with self._at_leader():

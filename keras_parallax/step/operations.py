@@ -9,7 +9,7 @@ from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.errors import PlanError
 from keras_parallax.job import collectives, hosts
 from keras_parallax.job.collectives import stored
-from keras_parallax.step import asynchronous, averaging, exchange, local_aggregation, queues
+from keras_parallax.step import asynchronous, exchange, local_aggregation, queues
 from keras_parallax.step.barrier import End, end_of_step
 from keras_parallax.step.density import meter_of
 from keras_parallax.step.gradients import StepGradients
@@ -110,8 +110,7 @@ class StepOperations:
     def _update(self, tables, dense, slices):
         """Builds the updates of everything that this rank updates.
 
-        Returns:
-            The `Applied`, and a list of operations that push gradients and apply them.
+        Returns the `Applied`, and a list of operations that push gradients and apply them.
         """
         spec, gradients = self._spec, self._gradients
         ways = {table: self._way(table) for table in tables.values()}
@@ -179,11 +178,7 @@ class StepOperations:
             tensorflow_api.set_seeds(draw, pair)
 
     def _end(self, tables):
-        """Ends a step with tables on servers.
-
-        Returns:
-            The `End`, and an operation to be run before the first step, or `None`.
-        """
+        """The `End` of a step with servers, and what to run before the first one, or `None`."""
         timing, job = self._spec.timing, self._spec.job
         if timing.sync:
             pushes, replicas = self._gradients.pushes, self._synced.values()
@@ -197,11 +192,9 @@ class StepOperations:
         return End(bound.end_step(self.operations), bound.queues, []), first_tokens
 
     def initialize(self, tables, fills=()):
-        """Initializes what is on this rank's server. A collective call.
+        """Initializes what is on this rank's server, and new shards of tables. Collective.
 
-        Args:
-            tables: the `Table`s whose shards are new.
-            fills: their `initial_values.FillPlan`s, or nothing if rows are copied to them.
+        Their `FillPlan`s are empty if rows are copied to them.
         """
         spec = self._spec
         spec.scope.sessions.open()
@@ -238,7 +231,7 @@ class StepOperations:
     def average(self, variables):
         """What gives variables their mean over the ranks, as `TrainStep.average` says."""
         size, key = self._spec.job.size, ('average', frozenset(variables))
-        build = functools.partial(averaging.averaging, variables, size, self._prefix)
+        build = functools.partial(collectives.average, variables, size, self._prefix)
         return self._collective(key, build)
 
     def _collective(self, key, build):

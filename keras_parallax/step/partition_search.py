@@ -43,11 +43,7 @@ class PartitionSearch:
     def after_step(self, seconds):
         """Takes the duration of a training step, and changes the number of shards when due.
 
-        Args:
-            seconds: the duration.
-
-        Returns:
-            Whether the search goes on.
+        Returns whether the search goes on.
         """
         self._seconds.append(seconds)
         if len(self._seconds) < SKIPPED_STEPS + MEASURED_STEPS:
@@ -73,15 +69,7 @@ class PartitionSearch:
 
 
 def cache_key(report, cluster):
-    """Names a model and a cluster.
-
-    Args:
-        report: a `agreement.model_report`.
-        cluster: the `costs.Cluster`.
-
-    Returns:
-        A string.
-    """
+    """A string that names a model, of which it is given the `model_report`, and a cluster."""
     text = json.dumps([report, list(cluster)], sort_keys=True)
     return hashlib.sha256(text.encode('utf-8')).hexdigest()
 
@@ -97,10 +85,6 @@ def remember(key, shards):
     """Keeps a choice for the next job of the same model on the same cluster.
 
     If that cannot be done, it warns: the next job will measure again.
-
-    Args:
-        key: a `cache_key`.
-        shards: the number of shards.
     """
     try:
         with written_aside(_path(key)) as aside, open(aside, 'w') as file:
@@ -110,12 +94,7 @@ def remember(key, shards):
 
 
 def remembered(key, most):
-    """The number of shards that was chosen before, or `None` if it must be measured.
-
-    Args:
-        key: a `cache_key`.
-        most: the largest number that there can be.
-    """
+    """The number of shards, at most `most`, that was chosen before, or `None`."""
     path = None
     try:
         path = _path(key)

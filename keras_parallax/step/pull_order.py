@@ -14,15 +14,10 @@ _HEAVY = {'MatMul', 'BatchMatMul', 'Conv1D', 'Conv2D', 'Conv3D', 'CudnnRNN'}
 def needed_first(pulls, members, small=()):
     """Finds tables with whose rows a loss is computed for a while before it needs those of others.
 
-    Args:
-        pulls: a dict from tables to the lists of their `Pull`s.
-        members: the set of operations that the loss depends on.
-        small: tables of which so little is pulled that it is not worth waiting.
-
-    Returns:
-        A dict from tables to lists of those whose rows are needed first: all heavy computation
-        that needs its rows needs theirs too, and some needs theirs alone. Tables that are looked
-        up in a loop, which has rows for each round, are not in it.
+    Returns a dict from tables to lists of those whose rows are needed first: all heavy computation
+    that needs its rows needs theirs too, and some needs theirs alone. Of `small` ones so little is
+    pulled that it is not worth waiting. Tables that are looked up in a loop, which has rows for
+    each round, are not in it.
     """
     heavy = {
         table: {

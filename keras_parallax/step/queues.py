@@ -4,18 +4,11 @@ from keras_parallax.compat.tensorflow_api import tf
 
 
 def for_workers(workers, name, device, dtypes, capacity=2, shapes=None):
-    """Queues on a device, one for each of some workers.
+    """Queues on a device, one for each of some workers: a dict from their ranks, in order.
 
-    Args:
-        workers: their ranks.
-        name: starts the queues' names. Every rank names them alike, so that all mean the same.
-        device: the device string.
-        dtypes: those of the tensors of an item, a list.
-        capacity: 2 is enough for an item a step, because nobody is more than a step ahead.
-        shapes: those of the tensors, a list, or `None` if they differ from item to item.
-
-    Returns:
-        A dict from ranks to queues, in order of `workers`.
+    Every rank names them alike, so that all mean the same. A capacity of 2 is enough for an item a
+    step, because nobody is more than a step ahead. Shapes of an item's tensors are `None` if they
+    differ from item to item.
     """
     queues = {}
     with tf.name_scope(None), tf.device(device):

@@ -16,13 +16,8 @@ from keras_parallax.updates.slots import UnusedRows
 def check_moves(spec, operations):
     """Refuses to move tables with an optimizer whose slots cannot follow them.
 
-    Args:
-        spec: the `StepSpec`.
-        operations: its `StepOperations`.
-
-    Raises:
-        PlanError: its slots are not told apart, and the strategy searches for a number of
-            shards, or makes tables dense after measuring them.
+    Raises `PlanError` if its slots are not told apart, and the strategy searches for a number of
+    shards, or makes tables dense after measuring them.
     """
     if operations.state is not None or not spec.has_shards:
         return
@@ -48,15 +43,9 @@ def may_move(step):
 
 
 def reshard(step, request, plan):
-    """Builds a step anew for another plan, and copies weights and slots. A collective call.
+    """Builds a step anew for another plan, if it `may_move`, with weights and slots. Collective.
 
-    Args:
-        step: the `TrainStep`, which `may_move`.
-        request: the `request.Request` to follow.
-        plan: the `Plan` that follows from it.
-
-    Returns:
-        The step's tables from now on, a dict from variables, and its `StepOperations`.
+    Returns the step's tables from now on, a dict from variables, and its `StepOperations`.
     """
     spec, rank, old_weights = step.spec, step.rank, list(step.weights)
     tables, moved, replicated = dict(step.tables), [], []
@@ -95,9 +84,8 @@ def reshard(step, request, plan):
 class ReplicatedTable:
     """A table that every rank holds from now on, and its shards, until its rows are copied.
 
-    Args:
-        table: a sharded `Table`; every model of its graph reads the rank's own variable from now
-            on, so that a session which has run it must be opened anew.
+    Every model of its graph reads the rank's own variable from now on, so that a session which has
+    run it must be opened anew.
     """
 
     def __init__(self, table):
@@ -127,11 +115,8 @@ class ReplicatedTable:
 class MovedTable:
     """A table that has new shards, and the old ones, which hold its rows until they are copied.
 
-    Args:
-        table: a sharded `Table`; every model of its graph reads the new shards from now on, so
-            that a session which has run it must be opened anew.
-        planned: the `PlannedVariable` with the new shards.
-        rank: this process's rank.
+    Every model of its graph reads the new shards from now on, so that a session which has run it
+    must be opened anew.
     """
 
     def __init__(self, table, planned, rank):
@@ -163,13 +148,9 @@ def _weight(table):
 
 
 def carry_over(pairs, session, rank, size):
-    """Copies weights to those that take their place. All ranks call it, each does a share.
+    """Copies weights to those that take their place, `Rows` or variables, in pairs of equal shape.
 
-    Args:
-        pairs: pairs of an old and a new weight of equal shape, `Rows` or variables.
-        session: a session that sees both.
-        rank: this rank.
-        size: number of ranks.
+    All ranks call it, and each does a share.
     """
     for old, new in pairs:
         if old is new or isinstance(new, UnusedRows):

@@ -100,25 +100,14 @@ class StepSpec(NamedTuple):
 
     def plan_for(self, request):
         """The `Plan` of the model that follows from a `request.Request`."""
-        servers = self.scope.servers if self.scope else None
+        halved = self.settings.halved
         return loss_analysis.plan_model(
-            self.loss,
-            self.variables,
-            self.records,
-            servers.count if servers else 0,
-            request,
-            self.scope.cluster if self.scope else None,
-            self.settings.halved,
-            self.reach_of,
+            self.loss, self.variables, self.scope, request, halved, self.reach_of
         )
 
 
 def spec_of(optimizer, loss, variables, settings, keras_updates):
-    """The `StepSpec` of a model; arguments as its attributes.
-
-    Raises:
-        ScopeError: the model is not of a strategy, although the graph is, or there are no ranks.
-    """
+    """The `StepSpec` of a model; a `ScopeError` if it is of no strategy, although the graph is."""
     scope = scope_of(loss.graph)
     job = scope.job if scope else HorovodRanks()
     strategy = scope.strategy_of(loss) if scope else None

@@ -31,8 +31,7 @@ ASSUMED_ROWS = 512
 def is_small(table):
     """Whether a step sends so little of a table that it is worth grouping it with others.
 
-    Args:
-        table: an `Exchanged`; if it is a group, one of tables that are looked up with the same ids.
+    If it is a group, it is one of tables that are looked up with the same ids.
     """
     plans = [member.plan for member in table.tables]
     if any(planned.kind != SPARSE or not planned.shards for planned in plans):
@@ -51,13 +50,9 @@ def small_groups(tables):
 
 
 def same_ids_groups(pulls):
-    """Which tables are looked up with the same ids and sharded alike.
+    """Lists of two tables or more that are looked up with the same ids and sharded alike.
 
-    Args:
-        pulls: a dict from tables to the lists of their `Pull`s in a step.
-
-    Returns:
-        A list of lists of tables, of two at least.
+    Given are the `Pull`s of each in a step.
     """
     # What is looked up in a loop has rows for each round.
     once = [
@@ -78,12 +73,7 @@ def _alike(tables, key):
 
 
 def may_be_grouped(pulls, of_all):
-    """Whether the rows of a table can be pulled together with those of others.
-
-    Args:
-        pulls: the `Pull`s of the table in the step.
-        of_all: those of all tables.
-    """
+    """Whether rows of a table with some of `of_all` pulls can be pulled together with others'."""
     if len(pulls) != 1:
         return False
     ids = pulls[0].split.ids
@@ -97,12 +87,9 @@ def may_be_grouped(pulls, of_all):
 def places_of(shards_of_tables):
     """Where the shards of several tables lie in their group.
 
-    Args:
-        shards_of_tables: for each table its `placement.Shard`s.
-
-    Returns:
-        A pair: the servers of the group's shards, a list, and for each table the numbers of the
-        group's shards that its shards are in, a list. No two shards of a table are in the same.
+    Given the `placement.Shard`s of each, returns the servers of the group's shards, and for each
+    table the numbers of the group's shards that its shards are in. No two of a table are in the
+    same.
     """
     numbers, places = collections.OrderedDict(), []
     for shards in shards_of_tables:
@@ -121,11 +108,7 @@ class _TableGroup(Exchanged):
 
     A kind has `_join`, which makes rows of the group of those of its members, a list, `_split`,
     which undoes that, and `_of_members`, which makes of the `RowGradients` of a shard a list of
-    triples of a member, the number of its shard, and its `RowGradients`.
-
-    Args:
-        members: the `Exchanged` in it.
-        kind: ends its name.
+    triples of a member, the number of its shard, and its `RowGradients`. Text `kind` ends its name.
     """
 
     def __init__(self, members, kind):
@@ -167,11 +150,8 @@ class SmallTablesGroup(_TableGroup):
     """Small tables whose rows are alike.
 
     It has a shard on each server that holds one of a member's, or several if a member has several
-    there. Row r of a shard of the member of number t of T members is row `r * T + t` of the
-    group's shard.
-
-    Args:
-        members: the `Exchanged` in it.
+    there. Row r of a shard of the member of number t of T members is row `r * T + t` of the group's
+    shard.
     """
 
     def __init__(self, members):
@@ -250,11 +230,7 @@ class SmallTablesGroup(_TableGroup):
 
 
 class SameIdsGroup(_TableGroup):
-    """Tables that are looked up with the same ids and sharded alike; their rows are one row.
-
-    Args:
-        members: the `Table`s.
-    """
+    """Tables that are looked up with the same ids and sharded alike; their rows are one row."""
 
     def __init__(self, members):
         super().__init__(members, '/joined')

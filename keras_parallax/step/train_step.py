@@ -64,9 +64,7 @@ class TrainStep:
     def replan(self, request):
         """Follows another plan from now on; weights and slots stay. A collective call.
 
-        Args:
-            request: the `request.Request`. Tables may get other shards, or none, and become dense.
-                `resharding.may_move` says whether they can.
+        Tables may get other shards, or none, and become dense, if `resharding.may_move`.
         """
         with lock_of(self.spec.loss.graph).held():
             plan = self.spec.plan_for(request)
@@ -133,18 +131,13 @@ class TrainStep:
     def broadcast(self, root_rank, own=()):
         """Gives every rank the values that one rank has. A collective call.
 
-        Args:
-            root_rank: the rank whose values count. Those of sharded tables are the job's already.
-            own: variables of which every rank keeps its own values.
+        Those of sharded tables are the job's already; each rank keeps its values of variables
+        `own`.
         """
         self._run_collective(lambda: self.operations.broadcast(root_rank, own))
 
     def average(self, variables):
-        """Gives variables their mean over the ranks. A collective call.
-
-        Args:
-            variables: a list of variables, the same on every rank.
-        """
+        """Gives variables, the same on every rank, their mean over the ranks. A collective call."""
         self._run_collective(lambda: self.operations.average(variables))
 
     def _run_collective(self, built):

@@ -16,8 +16,7 @@ WORTH_MOVING = 0.2
 class Tuning:
     """Has a training step follow better plans. Collective calls, in a job of several ranks.
 
-    Args:
-        step: the `TrainStep` of a model in a strategy's scope, before its first run.
+    The `TrainStep` is that of a model in a strategy's scope, before its first run.
     """
 
     def __init__(self, step):
@@ -65,12 +64,7 @@ class Tuning:
         )
 
     def after_run(self, seconds, measured):
-        """Takes note of a training step.
-
-        Args:
-            seconds: how long it took.
-            measured: whether the step has measured densities since the one before.
-        """
+        """Takes note of a step, and of whether densities were measured since the last one."""
         if measured and self._use_density():
             return
         if self._search is not None and not may_move(self._step):
@@ -81,7 +75,7 @@ class Tuning:
             self._search = None
 
     def _use_density(self):
-        """Returns whether the step follows another plan from now on."""
+        """Whether the step follows another plan from now on."""
         step = self._step
         if step.request.architecture == architectures.AUTO and may_move(step):
             step.replan(self._request())
