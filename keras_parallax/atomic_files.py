@@ -55,10 +55,8 @@ def _aside(path):
 def folder_aside(path):
     """Gives a path to write a folder to, which gets its name when the block ends without an error.
 
-    If there is an error, nothing is left, also of the folders on the way that were made.
-
-    Args:
-        path: where the folder is to appear; a folder that is there already makes way for it.
+    If there is an error, nothing is left, also of the folders on the way that were made. A folder
+    that is there already makes way for it.
     """
     parent = os.path.dirname(os.path.abspath(path))
     made = _make_folders(parent)
@@ -125,22 +123,13 @@ class ForgivingFile(io.FileIO):
             return size
 
     def check(self):
-        """Raises what went wrong, if something did.
-
-        Raises:
-            OSError: from the first write that could not be done.
-        """
+        """Raises the `OSError` of the first write that could not be done, if there was one."""
         if self._problem is not None:
             raise self._problem
 
 
 def why_unwritten(path, error):
-    """What to tell of a file or a folder that could not be written, a sentence or two.
-
-    Args:
-        path: where it was to be.
-        error: the `OSError`.
-    """
+    """A sentence or two about a file or a folder that an `OSError` has kept from being written."""
     message = '%s could not be written: %s. What was there before is unchanged' % (path, error)
     if error.errno not in (errno.ENOSPC, errno.EDQUOT):
         return message + '.'

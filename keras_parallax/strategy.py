@@ -259,10 +259,8 @@ class ParallaxStrategy:
         return loss_analysis.plan_model(
             loss,
             keras_api.trained_weights(model),
-            graph_scope.records,
-            graph_scope.servers.count if graph_scope.servers else 0,
+            graph_scope,
             request,
-            graph_scope.cluster,
             settings.halved if settings else NOTHING_HALVED,
             adapter_of(model.optimizer).reach if settings else None,
         )

@@ -54,10 +54,7 @@ class JobAssignment(NamedTuple):
 
 
 class WaitingServer:
-    """A server that waits for a job.
-
-    Args:
-        port: the port.
+    """A server that waits for a job at a port.
 
     Attributes:
         assignment: the text of the `JobAssignment` that came, or `None`.
@@ -68,9 +65,7 @@ class WaitingServer:
         self.assignment, self.came = None, threading.Event()
         self._server = tf.train.Server({_WAITING: ['localhost:%d' % port]}, _WAITING, 0)
         # A thread, because no signal is handled while the main thread waits in TensorFlow.
-        thread = threading.Thread(target=self._wait)
-        thread.daemon = True
-        thread.start()
+        threading.Thread(target=self._wait, daemon=True).start()
 
     def _wait(self):
         with tf.Graph().as_default():
@@ -87,12 +82,8 @@ def _queue():
 def assign(cluster, job):
     """Tells the waiting servers of a job the job's addresses, and waits until they serve it.
 
-    Args:
-        cluster: dict from TensorFlow's job names to lists of addresses.
-        job: the job name of the dedicated servers.
-
-    Returns:
-        `None`, or what is wrong with one of them, as a sentence that names its address.
+    Addresses come by TensorFlow's job names, of which one is that of the dedicated servers. Returns
+    what is wrong with one of them, as a sentence that names its address, or `None`.
     """
     addresses = cluster[job]
     deadline = time.monotonic() + _REACH_SECONDS
@@ -122,15 +113,9 @@ def assign(cluster, job):
 
 
 def server_problem(address, job, task):
-    """Asks a dedicated server whether it serves a job.
+    """Why a dedicated server does not serve a job as a task of it, or `None` if it does.
 
-    Args:
-        address: its address.
-        job: the job name of the job's dedicated servers.
-        task: its number among them.
-
-    Returns:
-        `None` if it does, otherwise why not, as a sentence that names its address.
+    It is a sentence that names its address.
     """
     answer = probe.probe(address)
     if answer != probe.ANSWERS:

@@ -2,17 +2,12 @@
 
 
 def hosts_of(places):
-    """Groups ranks by the host that they are on.
+    """Lists of the ranks of each host, given for each rank its host's name and its local rank.
 
     Several hosts may have one name (two addresses of one machine, containers): a rank whose local
-    rank its host's name has had already is on the next host of that name.
-
-    Args:
-        places: for each rank its host's name and its local rank.
-
-    Returns:
-        A list with the ranks of each host, in order of local rank. Where local ranks contradict
-        the names of hosts, each rank counts as a host of its own.
+    rank its host's name has had already is on the next host of that name. Ranks are in order of
+    local rank. Where local ranks contradict the names of hosts, each rank counts as a host of its
+    own.
 
     Example:
         ```python
@@ -31,9 +26,5 @@ def hosts_of(places):
 
 
 def aggregation_helps(hosts):
-    """Whether local aggregation saves anything: several workers on a host, and several hosts.
-
-    Args:
-        hosts: as `hosts_of` returns them.
-    """
+    """Whether local aggregation saves anything: several workers on a host, and several hosts."""
     return len(hosts) > 1 and any(len(ranks) > 1 for ranks in hosts)

@@ -85,16 +85,9 @@ class Job:
         return self.process_end.problem
 
     def gather(self, value):
-        """Gathers a JSON-able value from every rank. A collective call.
+        """A list of the values that ranks have, all that `json.dumps` takes, in order. Collective.
 
-        Args:
-            value: anything that `json.dumps` takes.
-
-        Returns:
-            A list with each rank's value, in order of rank.
-
-        Raises:
-            ParallaxError: the job cannot go on.
+        Raises `ParallaxError` if the job cannot go on.
         """
         # Ranks wait for each other here while one of them moves rows from and to the others.
         free_pages().give_back()
@@ -107,24 +100,14 @@ class Job:
         return [value for _, value in of_ranks]
 
     def call(self, name):
-        """A context manager: while open, collectives belong to a call that all ranks make.
-
-        Args:
-            name: what the user knows it by, for messages.
-        """
+        """While open, collectives belong to a call of all ranks, named as the user knows it."""
         return self.activity.call(name)
 
     def collective(self, act):
         """Runs a collective, and waits for the other ranks no longer than the job can go on.
 
-        Args:
-            act: function of the name of the call that the collective belongs to.
-
-        Returns:
-            What `act` returns.
-
-        Raises:
-            ParallaxError: the job cannot go on.
+        Function `act` takes the name of the call that it belongs to; what it returns is returned.
+        Raises `ParallaxError` if the job cannot go on.
         """
         if self.size == 1:
             return act(None)
@@ -147,14 +130,11 @@ _job = None
 def start(step_timeout=None, config=None, earlier=()):
     """The `Job` of this process; the first call starts it. A collective call.
 
-    Args:
-        step_timeout: seconds that a step may last, 0 for any time; by default what the job has, or
-            `STEP_TIMEOUT_SECONDS`.
-        config: a user's `tf.ConfigProto` for sessions and servers, or `None`.
-        earlier: the `tf.ConfigProto`s of sessions that a user has opened before, in a list.
+    A step may last so many seconds, 0 for any time; by default what the job has, or
+    `STEP_TIMEOUT_SECONDS`. The user's `tf.ConfigProto` for sessions and servers may be `None`;
+    `earlier` are those of sessions that the user has opened before.
 
-    Raises:
-        ScopeError: the job has been started with another `step_timeout` or `config`.
+    Raises `ScopeError` if the job has been started with another `step_timeout` or `config`.
     """
     global _job
     if _job is None:

@@ -23,15 +23,10 @@ def is_launcher(words):
 
 
 def hosts_of(words, folder, own_name):
-    """The hosts that a command of `horovodrun` names.
+    """The hosts that a command of `horovodrun`, a list of words, names.
 
-    Args:
-        words: the command, a list of words.
-        folder: where it was started.
-        own_name: the name of the host on which it was started.
-
-    Returns:
-        A string as `horovodrun -H` takes it, `'a:2,b:2'`; empty if the command names none.
+    It was started in a folder on the host of `own_name`. Returns a string as `horovodrun -H` takes
+    it, `'a:2,b:2'`; empty if the command names none.
     """
     text = ''
     for word, following in zip(words, words[1:] + ['']):
@@ -65,12 +60,8 @@ def _read(path):
 def spread(hosts, environ):
     """The hosts' names in order of rank, as `horovodrun` gives ranks to hosts.
 
-    Args:
-        hosts: a string as `hosts_of` returns it.
-        environ: the environment of a rank, as `horovodrun` sets it for Gloo.
-
-    Returns:
-        A list of names, or `None` if that is not how this rank was placed.
+    Given are the hosts, as `hosts_of` returns them, and a rank's environment, as `horovodrun` sets
+    it for Gloo. Returns `None` if that is not how this rank was placed.
     """
     places = []
     for number, host in enumerate(hosts.split(',') if hosts else ()):
@@ -91,8 +82,7 @@ def spread(hosts, environ):
 def hosts_of_ranks(environ):
     """The hosts' names in order of rank, where they can be known; otherwise `None`.
 
-    Args:
-        environ: the environment of this rank, as `horovodrun` sets it for Gloo.
+    Given is this rank's environment, as `horovodrun` sets it for Gloo.
     """
     return spread(environ.get(HOSTS_VARIABLE) or _hosts_of_ancestor(), environ)
 

@@ -36,16 +36,9 @@ class Servers(NamedTuple):
 
 
 def checked(servers):
-    """The argument `servers` of `ParallaxStrategy`, checked.
+    """The argument `servers` of `ParallaxStrategy`: `None`, `'host'`, or a tuple of addresses.
 
-    Args:
-        servers: `None`, `'host'`, or the addresses of dedicated servers.
-
-    Returns:
-        `None`, `'host'`, or a tuple of strings.
-
-    Raises:
-        PlanError: it is none of these.
+    Raises `PlanError` if it is none of these.
     """
     if servers is None or servers == HOST:
         return servers
@@ -67,18 +60,11 @@ def checked(servers):
 
 
 def place_servers(servers, ranks, first_ranks, server_job=None):
-    """Numbers the servers that hold shards, and gives each an owner.
+    """Numbers the servers that hold shards, and gives each an owner: `Servers`.
 
-    Args:
-        servers: as `checked` returns it. `None`: a server in each worker's process, owned by it;
-            `'host'`: only those of the first worker on each host; addresses: dedicated servers,
-            whose owners are spread evenly over the ranks.
-        ranks: number of ranks.
-        first_ranks: the first rank of each host.
-        server_job: TensorFlow's job name of the dedicated servers.
-
-    Returns:
-        `Servers`.
+    For `None`, there is one in each worker's process, owned by it; for `'host'`, only those of the
+    first worker on each host, whose ranks are given; addresses are of dedicated ones, of
+    TensorFlow's job `server_job`, whose owners are spread evenly over the ranks.
 
     Example:
         ```python

@@ -34,12 +34,8 @@ class ShardServers:
     def serve(self, servers=None):
         """Starts or finds the servers that hold shards. A collective call, the first time.
 
-        Args:
-            servers: the argument of `ParallaxStrategy`.
-
-        Returns:
-            A pair: this process's `tf.train.Server` and the `Servers`. `None` twice if there is
-            but one rank and no dedicated server.
+        Takes the argument of `ParallaxStrategy`. Returns this process's `tf.train.Server` and the
+        `Servers`; `None` twice if there is but one rank and no dedicated server.
 
         Raises:
             PlanError: `servers` is not what it can be, or not the same on every rank.

@@ -18,19 +18,9 @@ _ATTEMPTS = 5
 def own_address(environ, addresses_of, hostname):
     """The address at which the other ranks of the job reach this one.
 
-    It is the address of the interface that Horovod's Gloo uses, which `horovodrun` passes on in
-    `HOROVOD_GLOO_IFACE`; without one (`mpirun`), it is the host's name.
-
-    Args:
-        environ: the process's environment, a mapping.
-        addresses_of: function from an interface's name to a list of its IPv4 addresses.
-        hostname: the host's name.
-
-    Returns:
-        An address or a host name, a string.
-
-    Raises:
-        ParallaxError: the interface has no IPv4 address.
+    It is the IPv4 address of the interface that Horovod's Gloo uses, which `horovodrun` passes on
+    in `HOROVOD_GLOO_IFACE`; without one (`mpirun`), it is the host's name. An interface without
+    such an address is a `ParallaxError`.
     """
     interface = environ.get('HOROVOD_GLOO_IFACE')
     if not interface:
@@ -66,15 +56,8 @@ def _free_port(address):
 def start_servers(rank, config, gather, dedicated=()):
     """Starts this process's server and finds the other servers of the job. A collective call.
 
-    Args:
-        rank: this process's rank.
-        config: the `tf.ConfigProto` of its devices.
-        gather: a `Gatherer`.
-        dedicated: the addresses of dedicated servers.
-
-    Returns:
-        Three: this process's `tf.train.Server`, which knows the addresses of all others; those of
-        all ranks' servers, each `'address:port'`; and TensorFlow's job name of the dedicated ones.
+    Returns this process's `tf.train.Server`, which knows the addresses of all others; those of all
+    ranks' servers, each `'address:port'`; and TensorFlow's job name of the dedicated ones.
 
     Raises:
         ParallaxError: a rank found no port that its server could listen on.

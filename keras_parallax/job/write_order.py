@@ -23,15 +23,11 @@ _LOOK_SECONDS = 0.5
 
 
 def met(states):
-    """The ranks whose wait at a write is over.
+    """The ranks whose wait at a write is over, in order; none, if all that wait are to wait on.
 
-    Args:
-        states: all reports, as `diagnosis.diagnose` takes them. `in_write` is a list of
-            the number of the write that a rank waits at, for what, and whether it has written.
-
-    Returns:
-        A list of ranks, in order; it is empty if all that wait are to wait on. Of several writes
-        that could be next, it is that of the lowest rank.
+    It takes all reports, as `diagnosis.diagnose` does, with `in_write`: a list of the number of the
+    write that a rank waits at, for what, and whether it has written. Of several writes that could
+    be next, it is that of the lowest rank.
 
     Example:
         ```python
@@ -74,12 +70,7 @@ def _stays(writer, state):
 
 
 class _Wait:
-    """A wait of this rank's at a write.
-
-    Args:
-        in_write: as `met` takes it, of this rank.
-        progress: the rank's `Progress`, which stays as it is.
-    """
+    """A wait of this rank's at a write: what `met` takes, and `Progress`, which stays as it is."""
 
     def __init__(self, in_write, progress):
         self.in_write, self.progress = in_write, progress
@@ -106,15 +97,9 @@ class WriteOrder:
         return self._wait is not None
 
     def __call__(self, names, write, skip):
-        """Writes when it is time, unless another rank does.
+        """Writes when it is time, or calls `skip` when another rank has written.
 
-        Args:
-            names: the names of what is written, a list.
-            write: function that writes it.
-            skip: function that is called in its place, when another rank has written.
-
-        Raises:
-            ParallaxError: the job cannot go on.
+        What is written has some names. Raises `ParallaxError` if the job cannot go on.
         """
         # Who writes in a call that all ranks make is in order already; of a thread nobody knows
         # where it would be on the other ranks.

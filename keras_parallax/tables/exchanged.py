@@ -58,9 +58,7 @@ class Exchanged(abc.ABC):
     def touched(self, pull, rows):
         """How many rows of each table a batch touches, a dict from names to scalars.
 
-        Args:
-            pull: the `Pull` of the batch.
-            rows: the rows that it touches, `[n]`, each once.
+        The rows, `[n]`, are those that the batch of the `Pull` touches, each once.
         """
         return {table.name: tf.size(rows) for table in self.tables}
 
@@ -72,22 +70,14 @@ class Exchanged(abc.ABC):
     def connections(self, pull, rows):
         """The `Connection`s that have a step read rows `[n] + row_shape` that it has pulled.
 
-        Args:
-            pull: the `Pull` in whose place it does.
-            rows: the rows, in the order of `pull.split.ids`.
+        They are in the order of `pull.split.ids`, and stand in the place of what the `Pull` has.
         """
 
     @abc.abstractmethod
     def gradients(self, pull, gradients):
-        """Gradients of pulled rows from the gradients of the lookups that use them.
+        """Gradients of pulled rows from those of the lookups that use them, a dict by output.
 
-        Args:
-            pull: the `Pull`.
-            gradients: dict from looked-up rows (`pull.outputs`) to their gradients; an output may
-                be missing.
-
-        Returns:
-            `[n] + row_shape`, in the order of `pull.split.ids`.
+        An output may be missing. Returns `[n] + row_shape`, in the order of `pull.split.ids`.
         """
 
     @abc.abstractmethod

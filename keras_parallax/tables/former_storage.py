@@ -83,9 +83,7 @@ class FormerStorage:
     def replace(self, tensor, replacement):
         """Has whatever reads a tensor, now or later, read another.
 
-        Args:
-            tensor: what an operation has read from the storage. Others may wait for the operation.
-            replacement: the other tensor.
+        An operation has read it from the storage; others may wait for the operation.
         """
         self._seen.add(tensor.op)
         self._replaced[tensor] = replacement
@@ -115,8 +113,7 @@ class FormerStorage:
     def redirect_writes(self):
         """Has what writes to the storage write to the shards, or say that it cannot.
 
-        Returns:
-            Whether there was anything.
+        Returns whether there was anything.
         """
         users = [(user, alias) for alias in self._aliases for user in self._uses(alias)]
         for operation, alias in users:
@@ -214,11 +211,7 @@ class FormerStorage:
 
 
 def redirect(tables):
-    """Has what is new in the graph use the shards of tables.
-
-    Args:
-        tables: the sharded `Table`s of the graph.
-    """
+    """Has what is new in the graph use the shards of its sharded tables."""
     formers = [table.former for table in tables]
     pending = bool(formers)
     with tf.control_dependencies(None), tf.name_scope(None):
@@ -230,13 +223,9 @@ def redirect(tables):
 
 
 def fetches_of(tables):
-    """What a session is to give for what of tables is not computed any more.
+    """What a session is to give for what of tables is not computed any more, by name.
 
-    Args:
-        tables: the `Table`s of the graph that are sharded, or were.
-
-    Returns:
-        A dict from names of tensors to tensors or variables.
+    The tables are sharded, or were; what is given are tensors or variables.
     """
     given = {}
     for table in tables:

@@ -16,17 +16,11 @@ _LARGEST = 120.0
 
 
 def compress(rows, compression, widths=None):
-    """Makes rows smaller for their way.
+    """Makes rows `[n] + row_shape` smaller for their way, with a shape that is known if halved.
 
-    Args:
-        rows: `[n] + row_shape`, with a row shape that is known where they are halved.
-        compression: one of `hvd.Compression`, or another class with `compress` and `decompress`.
-        widths: how many numbers of a row belong to each of the tables that are joined in it, each
-            with an exponent of its own; by default they are all of one.
-
-    Returns:
-        A pair: the tensor to be sent, of length `n`, and a function that makes the rows what they
-        were, `[n] + row_shape`, from what has arrived.
+    Of several tables that are joined in a row, each has some of its numbers, its width, and an
+    exponent of its own. Returns the tensor to be sent, of length `n`, and a function that makes the
+    rows what they were from what has arrived.
     """
     if compression is not hvd.Compression.fp16:
         small, context = compression.compress(rows)

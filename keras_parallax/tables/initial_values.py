@@ -44,14 +44,8 @@ class FillPlan(NamedTuple):
 def value_sources(held, rank, gather):
     """Decides where the start values of variables come from. A collective call.
 
-    Args:
-        held: dict from variables that are to be sharded, the same on every rank, to whether this
-            process holds values of them.
-        rank: this process's rank.
-        gather: function that gathers a value from every rank.
-
-    Returns:
-        A dict from variables to `ValueSource`s.
+    Given is whether this process holds values of each that is to be sharded, the same ones on every
+    rank; returned is the `ValueSource` of each.
     """
     initializers = None
     if rank == 0:
@@ -69,13 +63,7 @@ def value_sources(held, rank, gather):
 
 
 def initialize_copied(sources, scope, rank):
-    """Has rank 0 make the values that it copies, as far as it does not hold them.
-
-    Args:
-        sources: dict from variables to `ValueSource`s.
-        scope: the `GraphScope`.
-        rank: this process's rank.
-    """
+    """Has rank 0 make the values that it copies, as far as it does not hold them."""
     copied = [
         variable for variable, source in sources.items() if not (source.held or source.initializer)
     ]
@@ -84,15 +72,9 @@ def initialize_copied(sources, scope, rank):
 
 
 def fill_plan(table, source, rank):
-    """Builds what this process does for a table's start values, while its variable is its own.
+    """The `FillPlan` of a table, while its variable is its own.
 
-    Args:
-        table: a `Table` with its shards made, which nothing reads yet.
-        source: the `ValueSource` of its variable.
-        rank: this process's rank.
-
-    Returns:
-        A `FillPlan`.
+    Nothing reads the table's new shards yet.
     """
     row_bytes = max(1, table.plan.bytes // max(1, table.rows))
     at_once = max(
@@ -161,14 +143,9 @@ def _write(table, number, first, rows):
 def rounds(fills, limit):
     """Packs the blocks of several tables into runs of a session.
 
-    With servers each run costs a while, whatever it runs, so small tables share one.
-
-    Args:
-        fills: a list of `FillPlan`s.
-        limit: size in bytes that the blocks of a run may have together, unless it has only one.
-
-    Returns:
-        A list of runs, each a list of pairs `(fill, first)` of different fills.
+    With servers each run costs a while, whatever it runs, so small tables share one: as many as
+    have `limit` bytes together. Returns a list of runs, each a list of pairs `(fill, first)` of
+    different fills.
 
     Example:
         ```python
@@ -190,12 +167,7 @@ def rounds(fills, limit):
 
 
 def run(fills, session):
-    """Writes the start values, and then frees what this process held.
-
-    Args:
-        fills: a list of `FillPlan`s.
-        session: the session of their graph, in which the shards are initialized.
-    """
+    """Writes the start values of initialized shards, and then frees what this process held."""
     for blocks in rounds(fills, initializer_graphs.BLOCK_BYTES):
         session.run(
             [fill.operations for fill, _ in blocks],

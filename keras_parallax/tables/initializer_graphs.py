@@ -52,15 +52,10 @@ class InitializerGraph(NamedTuple):
 
 
 def initializer_graph_of(variable, block_bytes=BLOCK_BYTES):
-    """The graph that makes a variable's start values.
+    """The `InitializerGraph` of a variable of a Keras model, of either kind.
 
-    Args:
-        variable: a variable of a Keras model, of either kind.
-        block_bytes: size in bytes up to which values may be made as a whole.
-
-    Returns:
-        An `InitializerGraph`, or `None` if the values can only be made where the variable is: they
-        are an array, depend on other variables, or are large and not made element by element.
+    It is `None` if the values can only be made where the variable is: they are an array, depend on
+    other variables, or are larger than `block_bytes` and not made element by element.
     """
     values = variable.initial_value
     operations = graph_queries.ancestors([values], by_data=True)
@@ -88,15 +83,10 @@ def initializer_graph_of(variable, block_bytes=BLOCK_BYTES):
 
 
 def make(initializer, shape):
-    """Builds the operations of an initializer, where the caller is in the graph.
+    """Builds the operations of an `InitializerGraph`, where the caller is in the graph.
 
-    Args:
-        initializer: the `InitializerGraph`. Each run makes the next block of the sequence that its
-            seeds begin.
-        shape: shape of the block, an int32 tensor; of the whole, if it is not `in_blocks`.
-
-    Returns:
-        The values, a tensor.
+    Each run makes the next block of the sequence that its seeds begin, of the shape, an int32
+    tensor; that is the whole's, if it is not `in_blocks`. Returns the values, a tensor.
     """
     nodes = tf.GraphDef.FromString(base64.b64decode(initializer.graph))
     given = {_SHAPE + ':0': shape} if initializer.in_blocks else {}
@@ -113,8 +103,7 @@ def _is_random(operation):
 def _uniform_operations(values):
     """The operations that make all elements alike, if the rest goes element by element.
 
-    Returns:
-        A set of operations, empty if the values cannot be made in blocks of rows.
+    The set is empty if the values cannot be made in blocks of rows.
     """
     uniform, pending, shape = set(), [values.op], values.shape.as_list()
     while pending:

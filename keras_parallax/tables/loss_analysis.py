@@ -1,10 +1,8 @@
 """From a loss to a plan: describes how it reads each variable, in the plan's plain terms."""
 
 from keras_parallax.compat import graph_queries
-from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.planning import classify as rules
 from keras_parallax.planning.architectures import ALLREDUCE, PS
-from keras_parallax.planning.costs import NOTHING_HALVED
 from keras_parallax.planning.plan import make_plan
 from keras_parallax.tables.sharded_variable import ShardedVariable
 
@@ -17,30 +15,13 @@ def name_of(variable):
 
 
 def members_of(loss, records):
-    """The operations that a loss depends on, without those that compute regularizers' penalties.
-
-    Args:
-        loss: the loss, a tensor.
-        records: dict from variables to `WeightRecord`s.
-
-    Returns:
-        A set of operations.
-    """
+    """The operations that a loss depends on, a set, without those of regularizers' penalties."""
     penalties = [penalty.op for record in records.values() for penalty in record.penalties]
     return graph_queries.ancestors([loss], leaves=penalties)
 
 
 def describe(loss, variables, records):
-    """Describes how a loss uses the trainable variables of a model.
-
-    Args:
-        loss: the model's total loss, a tensor.
-        variables: its trainable variables.
-        records: dict from variables to `WeightRecord`s.
-
-    Returns:
-        A list of `VariableUse`s, in order.
-    """
+    """The `VariableUse`s of a model's trainable variables, in order, given its total loss."""
     members, uses, numbers = members_of(loss, records), [], {}
     for variable in variables:
         use, ids = _use(variable, members, records.get(variable))
@@ -57,25 +38,15 @@ def described(uses):
     )
 
 
-def plan_model(
-    loss, variables, records, servers, request, cluster=None, fp16=NOTHING_HALVED, reach_of=None
-):
-    """Plans the trainable variables of a model.
+def plan_model(loss, variables, scope, request, fp16, reach_of):
+    """The `Plan` of a model's trainable variables that follows from a `request.Request`.
 
-    Args:
-        loss: the model's total loss, a tensor.
-        variables: its trainable variables.
-        records: dict from variables to `WeightRecord`s.
-        servers: number of servers.
-        request: the `request.Request`.
-        cluster: the `costs.Cluster`.
-        fp16: `costs.Halved`: what travels in half precision.
-        reach_of: function as `OptimizerAdapter.reach`; `None` if rows move by themselves.
-
-    Returns:
-        A `Plan`.
+    The `GraphScope` is `None` without a strategy, and `reach_of`, as `OptimizerAdapter.reach`, if
+    rows move by themselves.
     """
-    uses, reach = describe(loss, variables, records), rules.ANY_ROWS
+    uses = describe(loss, variables, scope.records if scope else {})
+    servers = scope.servers.count if scope and scope.servers else 0
+    cluster, reach = scope.cluster if scope else None, rules.ANY_ROWS
     on_servers = [
         use
         for use in uses
@@ -129,12 +100,7 @@ def _reach_of_regularizer(regularizer):
 
 
 def reach_of_constraint(constraint, rank):
-    """How far a constraint reaches over a table: `None`, `BY_ROW` or `WHOLE_TABLE`.
-
-    Args:
-        constraint: a Keras constraint, a callable, or `None`.
-        rank: number of the table's dimensions.
-    """
+    """How far a constraint reaches over a table of `rank` dimensions; `None` if there is none."""
     if constraint is None:
         return None
     if not _is_keras_own(constraint):
@@ -144,16 +110,3 @@ def reach_of_constraint(constraint, rank):
     axis = getattr(constraint, 'axis', 0)
     axes = axis if isinstance(axis, (list, tuple)) else [axis]
     return rules.WHOLE_TABLE if any(axis % rank == 0 for axis in axes) else rules.BY_ROW
-
-
-def gradients_of(loss, tensors):
-    """Gradients of a loss, built as Keras builds them.
-
-    Args:
-        loss: a scalar tensor.
-        tensors: a list of tensors or variables.
-
-    Returns:
-        A list of tensors or `IndexedSlices`, with `None` for what the loss does not depend on.
-    """
-    return tf.gradients(loss, tensors, colocate_gradients_with_ops=True) if tensors else []

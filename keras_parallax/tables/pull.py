@@ -65,15 +65,10 @@ class Pull(NamedTuple):
 
 
 def split_by_shard(ids, shards):
-    """Splits unique ids by the shard that holds their row.
+    """`SplitIds` of unique ids `[n]`, split by the shard that holds their row.
 
-    Args:
-        ids: `[n]`, int32 or int64.
-        shards: the `placement.Shard`s of the table.
-
-    Returns:
-        `SplitIds`. Id `i` is row `i // n` of shard `i % n`, if there are `n` shards. Rows have the
-        smallest integer type that fits, because they travel.
+    Id `i` is row `i // n` of shard `i % n`, if there are `n` shards. Rows have the smallest integer
+    type that fits, because they travel.
     """
     count = len(shards)
     if count == 1:
@@ -87,18 +82,11 @@ def split_by_shard(ids, shards):
 
 
 def pull(table, ids_of_lookups, compression=hvd.Compression.none, link=False):
-    """Builds the pull of a table's rows for some lookups.
+    """Builds the `Pull` of a table's rows for some lookups, whose ids may be of any shape.
 
-    Each row travels once however often the ids name it, and only from its shard.
-
-    Args:
-        table: an `Exchanged` with shards.
-        ids_of_lookups: a list of tensors of ids of any shape, int32 or int64.
-        compression: one of `hvd.Compression`: the form in which rows travel.
-        link: whether gradients of the rows are to reach the table's handle, as a model's are.
-
-    Returns:
-        A `Pull`. Running it raises an error that names the table if an id is outside it.
+    Each row travels once however often the ids name it, and only from its shard. Gradients reach
+    the table's handle, as a model's do, if there is to be a link. Running it raises an error that
+    names the table if an id is outside it.
     """
     wide = tf.int64 if any(ids.dtype == tf.int64 for ids in ids_of_lookups) else tf.int32
     flat = [tf.reshape(tf.cast(ids, wide), [-1]) for ids in ids_of_lookups]
@@ -149,13 +137,7 @@ def gather_rows(table, split, compression=hvd.Compression.none):
 def pull_again(table, pulled, rank):
     """Makes the readers of pulled rows read rows pulled from a table's new shards instead.
 
-    Args:
-        table: the `Table`, with its new shards made.
-        pulled: a `Pull` from its old shards.
-        rank: this process's rank.
-
-    Returns:
-        The `Pull` from the new shards.
+    Returns the `Pull` from those.
     """
     with tf.device(devices.shard_device(rank)):
         split = split_by_shard(pulled.split.ids, table.planned_shards)
@@ -165,22 +147,15 @@ def pull_again(table, pulled, rank):
 
 
 def redirect_lookups(table, lookups, members, rank):
-    """Makes lookups of a table pull their rows from the shards.
+    """Makes lookups of a table, of every model, pull their rows from the shards.
 
     Lookups are pulled together, so that a row they share travels once, if the same placeholders
     feed them: a model that shares a table with another must be able to predict when the other's
-    inputs are not fed.
+    inputs are not fed. Lookups outside of `members`, on which the loss depends, belong to other
+    models and are pulled apart from the loss's. The table's `pulls` are added to, with the tensors
+    that the models now compute with as their `outputs`.
 
-    Args:
-        table: a `Table` with shards; its `pulls` are added to, with the tensors that the models
-            now compute with as their `outputs`.
-        lookups: the gathers that look the table up so far, in every model.
-        members: the set of operations that the loss depends on. Lookups outside it belong to other
-            models and are pulled apart from the loss's.
-        rank: this process's rank.
-
-    Returns:
-        A list of pairs of what is looked up no more, and of what is read in its place.
+    Returns a list of pairs of what is looked up no more, and of what is read in its place.
     """
     groups, replaced = {}, []
     for lookup in lookups:
@@ -212,12 +187,9 @@ def pull_new_lookup(table, ids, rank):
 
 
 def redirect_readers(tensor, replacement, readers=None):
-    """Makes the operations that read a tensor read another instead.
+    """Makes operations that read a tensor read another of the same dtype and shape instead.
 
-    Args:
-        tensor: the tensor that is read so far.
-        replacement: another of the same dtype and shape.
-        readers: the operations to change; all that read `tensor` if `None`.
+    All that read it do, if it is not said which.
     """
     for reader in tensor.consumers() if readers is None else readers:
         for index, read in enumerate(reader.inputs):

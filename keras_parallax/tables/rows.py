@@ -28,15 +28,10 @@ _SMALL_BYTES = 256 * 2**20
 
 
 def row_blocks(rows, row_bytes, block_bytes=BLOCK_BYTES):
-    """Splits the rows of a table into blocks that can be moved at once.
+    """Splits the rows of a table into blocks that can be moved at once: pairs `(first, last)`.
 
-    Args:
-        rows: number of rows.
-        row_bytes: size of a row in bytes.
-        block_bytes: what moving a block may take of memory, its copies on the way included.
-
-    Returns:
-        A list of pairs `(first, last)`, `last` excluded, of at least one row each.
+    Moving a block takes `block_bytes` of memory at the most, its copies on the way included; but
+    each has one row at least, and `last` is excluded.
 
     Example:
         ```python
@@ -52,13 +47,8 @@ def row_blocks(rows, row_bytes, block_bytes=BLOCK_BYTES):
 def progress(total_bytes, description, show=None):
     """A progress bar on the standard error stream for rows that are moved.
 
-    Args:
-        total_bytes: how much there is to move.
-        description: what stands before the bar.
-        show: whether to show it; if `None`, it is shown for large moves on a terminal.
-
-    Returns:
-        A context manager that gives a function of a number of bytes, to be called as they move.
+    Gives a function of a number of bytes, to be called as they move. If `show` is `None`, the bar
+    is shown for large moves on a terminal.
     """
     hidden = not show if show is not None else True if total_bytes < _SMALL_BYTES else None
     with tqdm.tqdm(
@@ -68,10 +58,9 @@ def progress(total_bytes, description, show=None):
 
 
 def local_range(first, last, shards, shard):
-    """The rows of one shard among the rows from `first` to `last` of a table.
+    """The rows of one shard among rows `first` to `last` of a table, numbered within the shard.
 
-    Returns:
-        A pair: numbers of rows within the shard, the second excluded.
+    The second of each pair is excluded.
 
     Example:
         ```python
@@ -121,26 +110,11 @@ class Rows:
         return self.shape
 
     def read(self, session, first, last):
-        """Reads the rows from `first` to `last`.
-
-        Args:
-            session: a session of the rows' graph.
-            first: number of the first row.
-            last: number of the row after the last one.
-
-        Returns:
-            An array of shape `[last - first] + row_shape`.
-        """
+        """The rows from `first` to `last`, excluded, an array `[last - first] + row_shape`."""
         raise NotImplementedError
 
     def write(self, session, first, values):
-        """Writes rows from `first` on.
-
-        Args:
-            session: a session of the rows' graph.
-            first: number of the first row.
-            values: an array of shape `[n] + row_shape`.
-        """
+        """Writes an array `[n] + row_shape` as the rows from `first` on."""
         raise NotImplementedError
 
     def read_all(self, session, block_bytes=BLOCK_BYTES, advance=None):
@@ -150,13 +124,9 @@ class Rows:
         return whole
 
     def copy_to(self, target, session, block_bytes=BLOCK_BYTES, advance=None):
-        """Copies all rows to an array or an HDF5 dataset, block by block.
+        """Copies all rows to an array or an HDF5 dataset, block by block, as `row_blocks` has them.
 
-        Args:
-            target: takes `target[first:last] = rows`.
-            session: a session of the shards' graph.
-            block_bytes: what copying may take of memory.
-            advance: function of a number of bytes, called after each block.
+        After each block, `advance` is called with its number of bytes.
         """
         jemalloc.free_pages().give_back()
         for first, last in row_blocks(self.rows, self.row_bytes, block_bytes):
@@ -165,18 +135,11 @@ class Rows:
                 advance((last - first) * self.row_bytes)
 
     def fill(self, source, session, block_bytes=BLOCK_BYTES, advance=None, share=(0, 1)):
-        """Copies all rows from an array or an HDF5 dataset, block by block.
+        """Copies all rows from an array or an HDF5 dataset of the same shape, block by block.
 
-        Args:
-            source: has a `shape` and gives `source[first:last]`.
-            session: a session of the shards' graph.
-            block_bytes: what copying may take of memory.
-            advance: function of a number of bytes, called after each block.
-            share: pair `(number, of)`: copies only every block whose number modulo `of` is
-                `number`, for processes that share the work.
-
-        Raises:
-            ValueError: the source has another shape.
+        After each block, `advance` is called with its number of bytes. Processes that share the
+        work have a `share` each, `(number, of)`: every block whose number modulo `of` is `number`.
+        A source of another shape is a `ValueError`.
         """
         if tuple(source.shape) != self._keras_shape:
             raise ValueError(
@@ -195,15 +158,11 @@ class Rows:
 class ShardedRows(Rows):
     """The rows of a table, or of a slot of one, that lie in shards: row `r` in shard `r % n`.
 
-    Args:
-        name: as `Rows`.
-        shards: the variables of the shards, in order; one variable that holds all rows will do.
-        shape: as `Rows`.
-        table: the sharded `Table` that they are the rows of, or slots of, or `None`.
+    One variable that holds all rows will do for shards.
 
     Attributes:
-        shards: as given.
-        table: as given.
+        shards: the variables of the shards, in order.
+        table: the sharded `Table` that they are the rows of, or slots of, or `None`.
         assignment: the `BlockAssign` by which Keras gives it a value.
     """
 
@@ -279,11 +238,8 @@ class ShardedRows(Rows):
 class BlockAssign:
     """Stands for the operation that assigns sharded rows a value; a `ParallaxSession` runs it.
 
-    Args:
-        rows: the `Rows`.
-
     Attributes:
-        rows: as given.
+        rows: the `Rows`.
         placeholder: the key of the value in the `feed_dict`; no graph knows it.
     """
 
@@ -293,12 +249,7 @@ class BlockAssign:
 
 
 def replaced(fetches, given):
-    """Fetches with others in place of some.
-
-    Args:
-        fetches: as `tf.Session.run` takes them.
-        given: a dict from names of tensors to what is to be fetched instead.
-    """
+    """Fetches, as `tf.Session.run` takes them, with those given, by name, in place of some."""
     if not given:
         return fetches
     if isinstance(fetches, dict):

@@ -45,12 +45,10 @@ class ShardedVariable(ResourceVariable):
 
     @classmethod
     def adopt(cls, variable, table, pull):
-        """Turns a variable into the front of a table's shards.
+        """Turns a variable of either kind into the front of a table's shards.
 
-        Args:
-            variable: a `tf.Variable` of either kind.
-            table: the `Table`, with its shards and `FormerStorage` made.
-            pull: function from an ids tensor to the rows of the table.
+        The `Table` has its shards and `FormerStorage` made; `pull` makes rows of the table of a
+        tensor of ids.
         """
         storage = tensorflow_api.storage(variable)
         former = type(variable)
@@ -60,11 +58,7 @@ class ShardedVariable(ResourceVariable):
 
     @staticmethod
     def rebind(table):
-        """Makes the front of a table whose shards are others now that of the new ones.
-
-        Args:
-            table: the `Table`, with its new shards made.
-        """
+        """Makes the front of a table whose shards are others now that of the new ones."""
         bound = table.variable._parallax
         _bind(table.variable, bound.storage, table, bound.pull, bound.former)
 

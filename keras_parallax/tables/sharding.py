@@ -15,20 +15,15 @@ def shard_table(table, source, members, rank):
 
     Keras has built its layers on an ordinary variable, because only the loss tells whether the
     variable is sparse. That variable's storage is given up; the graph is rewired in place, so
-    sessions that have run it must be opened anew.
+    sessions that have run it must be opened anew. The loss depends on the operations in `members`.
 
-    Args:
-        table: a `Table` that has no shards yet.
-        source: the `ValueSource` of its variable.
-        members: the set of operations that the loss depends on.
-        rank: this process's rank.
-
-    Returns:
-        What this process does for the start values of the shards, a `FillPlan`.
+    Returns what this process does for the start values of the shards, a `FillPlan`.
     """
     variable = table.variable
-    storage, lookups = tensorflow_api.storage(variable), table.gathers() if table.by_row else []
-    users = storage.consumers()
+    storage = tensorflow_api.storage(variable)
+    lookups, users = [], storage.consumers()
+    if table.by_row:
+        lookups = graph_queries.reads(variable).lookups
     table.make_shards()
     fill = initial_values.fill_plan(table, source, rank)
     # What fills the shards reads the storage itself, and frees it.
@@ -65,9 +60,7 @@ def remember_variable(variable):
 def redirect_penalties(table, members):
     """Computes a table's regularizer on its shards, and puts the sum in the loss.
 
-    Args:
-        table: a `Table` with shards; its `penalty_terms` are set.
-        members: the set of operations that the loss depends on.
+    The loss depends on the operations in `members`; the table's `penalty_terms` are set.
     """
     if not table.penalties:
         return
@@ -98,14 +91,8 @@ def lookups_in(table, members):
 def set_aside(variables, plan, session):
     """Keeps Keras from initializing what is about to be sharded, if it has not yet.
 
-    Args:
-        variables: the trainable variables of a model.
-        plan: its `Plan`.
-        session: the session of its graph.
-
-    Returns:
-        A dict from variables that are about to be sharded to whether this process has values of
-        them.
+    Returns a dict from variables that are about to be sharded to whether this process has values of
+    them.
     """
     new = [
         variable
@@ -122,17 +109,8 @@ def set_aside(variables, plan, session):
 def make_tables(loss, variables, plan, sources, scope, rank):
     """Makes the `Table` of each sparse variable, sharded if the plan has shards for it.
 
-    Args:
-        loss: the model's total loss.
-        variables: its trainable variables.
-        plan: its `Plan`.
-        sources: dict from variables that are to be sharded to their `ValueSource`s.
-        scope: the `GraphScope`, or `None` without a strategy.
-        rank: this process's rank.
-
-    Returns:
-        A dict from variables to `Table`s, and a dict from newly sharded tables to their
-        `FillPlan`s.
+    What is to be sharded has its `ValueSource` in `sources`. Returns a dict from variables to
+    `Table`s, and a dict from newly sharded tables to their `FillPlan`s.
     """
     records = scope.records if scope else {}
     members = loss_analysis.members_of(loss, records)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from keras_parallax.compat import graph_queries, keras_api, tensorflow_api
+from keras_parallax.compat import keras_api, tensorflow_api
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.planning.classify import SPARSE
 from keras_parallax.tables.exchanged import Exchanged, OwnedShard
@@ -53,10 +53,6 @@ class Table(Exchanged):
         self.shards = []
         self.pulls = []
 
-    def gathers(self):
-        """The gathers that look the table up, in every model, as operations."""
-        return graph_queries.reads(self.variable).lookups
-
     def gather(self, number, rows):
         """As `Exchanged.gather`."""
         return tf.gather(self.shards[number], as_indices(rows))
@@ -100,12 +96,7 @@ class Table(Exchanged):
     def linked(self, values, ids=None):
         """Values of the table, such that gradients flow from them to its `handle`.
 
-        Args:
-            values: rows `[n] + row_shape` that were pulled, or the whole table.
-            ids: `[n]`, the numbers of the rows, or `None` for the whole table.
-
-        Returns:
-            The same values.
+        They are rows `[n] + row_shape` that were pulled, with their ids `[n]`, or the whole table.
         """
         data = [self.handle] + ([] if ids is None else [ids])
         return tensorflow_api.linked(values, data, _GRADIENT)
@@ -149,17 +140,9 @@ STORAGE = 'parallax/'
 
 
 def make_storage(name, device, shape, dtype, kind=tf.Variable):
-    """Makes a variable of zeros on a device: a shard, or a slot of one.
+    """Makes a variable of zeros on a device, in no collection: a shard, or a slot of one.
 
-    Args:
-        name: the variable's name, the same on every rank.
-        device: the device string.
-        shape: the variable's shape, a list.
-        dtype: the dtype.
-        kind: class of the variable; storage that another rank has made must be of the same kind.
-
-    Returns:
-        A variable that is in no collection.
+    Every rank gives the same name. Storage that another rank has made must be of the same kind.
     """
     with tf.name_scope(None), tf.device(device):
         variable = kind(
@@ -183,9 +166,7 @@ def split_rows(whole, table):
 def whole_of(table, fresh=False):
     """Builds a pull of a whole table: its shards, brought together.
 
-    Args:
-        table: the `Table`.
-        fresh: whether the shards are read only when what the caller has this wait for is done.
+    If `fresh`, they are read only when what the caller has this wait for is done.
     """
     parts = [shard.read_value() if fresh else shard.value() for shard in table.shards]
     if len(parts) == 1:

@@ -71,19 +71,12 @@ def kind_of(operation):
 
 
 def build(table, write):
-    """Builds a write to a table.
+    """Builds a `Write` to a table: a list of operations.
 
     What gives a table values that do not depend on a table, as loading does, any rank may run, and
     several may. All else is a collective call: all ranks compute the value, and when all have, each
     writes to the shards that it owns. So what the script of every rank does is done once, as by the
     one process of plain Keras, whichever rank is first.
-
-    Args:
-        table: the `Table`.
-        write: the `Write`.
-
-    Returns:
-        A list of operations.
     """
     *rows, values = write.operands
     with tf.name_scope(None), tf.name_scope('parallax/%s/write/' % table.name):
