@@ -25,53 +25,31 @@ from keras_parallax.session.graph_scope import scope_of
 from keras_parallax.step.train_step import step_of
 
 
-class _Call:
-    """The arguments of a call of one of Keras's methods, of which some may be changed.
+def _by_name(method, model, arguments, named):
+    """What one of Keras's methods was called with, without the model, all of it by name.
 
-    Args:
-        method: the method, as a function.
-        arguments, named: what it was called with, without the model.
+    Names are not checked here: Keras still takes some of its earlier versions'.
     """
-
-    def __init__(self, method, arguments, named):
-        self._places = list(inspect.signature(method).parameters)[1:]
-        self.arguments, self.named = list(arguments), dict(named)
-
-    def get(self, name, default=None):
-        """An argument, `default` if it was not given."""
-        place = self._places.index(name)
-        return self.arguments[place] if self._is_by_place(name) else self.named.get(name, default)
-
-    def has(self, name):
-        """Whether an argument was given."""
-        return self._is_by_place(name) or name in self.named
-
-    def set(self, name, value):
-        """Gives an argument another value."""
-        if self._is_by_place(name):
-            self.arguments[self._places.index(name)] = value
-        else:
-            self.named[name] = value
-
-    def _is_by_place(self, name):
-        return self._places.index(name) < len(self.arguments)
+    _, *given = inspect.signature(method).bind_partial(model, *arguments).arguments.items()
+    return dict(**dict(given), **named)
 
 
 def _with_callbacks(original):
     """A `fit` or `fit_generator` that has the callbacks of this module, and is quiet."""
 
     def method(model, *arguments, **named):
-        call = _Call(original, arguments, named)
-        callbacks = call.get('callbacks')
-        if not _is_of_several(model) or any(map(_is_before, callbacks or [])):
+        if not _is_of_several(model):
             return original(model, *arguments, **named)
-        epoch = int(call.get('initial_epoch') or 0)
-        before = BeforeCallbacks(model, list(callbacks or []), epoch)
-        call.set('callbacks', [before] + list(callbacks or []) + [AfterCallbacks(before)])
-        _hush(call, model)
+        named = _by_name(original, model, arguments, named)
+        callbacks = list(named.get('callbacks') or [])
+        if any(map(_is_before, callbacks)):
+            return original(model, **named)
+        before = BeforeCallbacks(model, callbacks, int(named.get('initial_epoch') or 0))
+        named['callbacks'] = [before] + callbacks + [AfterCallbacks(before)]
+        _hush(model, named)
         try:
             with _scope_of_model(model).job.activity.training(lambda: before.has_ended):
-                return original(model, *call.arguments, **call.named)
+                return original(model, **named)
         finally:
             before.restore_verbose()
 
@@ -100,17 +78,18 @@ def _quiet(original):
     """A method that prints on rank 0 only, unless the caller says otherwise."""
 
     def method(model, *arguments, **named):
-        call = _Call(original, arguments, named)
-        if _is_of_several(model):
-            _hush(call, model)
-        return original(model, *call.arguments, **call.named)
+        if not _is_of_several(model):
+            return original(model, *arguments, **named)
+        named = _by_name(original, model, arguments, named)
+        _hush(model, named)
+        return original(model, **named)
 
     return method
 
 
-def _hush(call, model):
-    if _scope_of_model(model).job.rank != 0 and not call.has('verbose'):
-        call.set('verbose', 0)
+def _hush(model, named):
+    if _scope_of_model(model).job.rank != 0:
+        named.setdefault('verbose', 0)
 
 
 def _averaging_first(original):
@@ -162,11 +141,6 @@ def _is_before(callback):
 class BeforeCallbacks(tf.keras.callbacks.Callback):
     """Acts before the user's callbacks do.
 
-    Args:
-        model: the model that is trained.
-        callbacks: the user's callbacks.
-        initial_epoch: the epoch with which training begins.
-
     Attributes:
         step: the model's `TrainStep` while the ranks tell each other something, else `None`: each
             trains as it likes then.
@@ -185,12 +159,9 @@ class BeforeCallbacks(tf.keras.callbacks.Callback):
         self._trained, self._warned, self._warned_of_shares = 0, False, False
 
     def acting(self, callbacks):
-        """Those of some callbacks that act on this rank; those that need not print no longer do.
+        """Those of some callbacks, Keras's among them, that act on this rank. Collective.
 
-        A collective call.
-
-        Args:
-            callbacks: a list of callbacks, Keras's own among them.
+        Those that need not print no longer do.
         """
         step = step_of(self._model)
         if not step.acts_in_fit:
@@ -308,11 +279,7 @@ class BeforeCallbacks(tf.keras.callbacks.Callback):
 
 
 class AfterCallbacks(tf.keras.callbacks.Callback):
-    """Acts when the user's callbacks have acted.
-
-    Args:
-        before: the `BeforeCallbacks` of the same call of `fit`.
-    """
+    """Acts when the user's callbacks have acted, those of the same call of `fit`."""
 
     def __init__(self, before):
         super().__init__()
@@ -359,11 +326,7 @@ def _is_power_of_two(number):
 def call_of(callback):
     """What ranks wait for each other in, of a callback; `None` if it acts on each rank alone.
 
-    Args:
-        callback: a callback of either Keras package, of Horovod or of ours.
-
-    Returns:
-        A string, the same on every rank that has such a callback, or `None`.
+    It is a string, the same on every rank that has such a callback, be it Horovod's or ours.
     """
     if _is_broadcast(callback):
         return 'BroadcastGlobalVariablesCallback(%r)' % callback.root_rank

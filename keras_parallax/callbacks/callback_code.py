@@ -35,10 +35,6 @@ def name_of(callback):
 def mentions(callback, attribute):
     """Whether the code of a callback names an attribute.
 
-    Args:
-        callback: a callback of either Keras package.
-        attribute: the name.
-
     Example:
         ```python
         >>> import keras
@@ -54,9 +50,6 @@ def mentions(callback, attribute):
 
 def may_end_an_epoch(callback):
     """Whether a callback may set `model.stop_training` while an epoch has batches left.
-
-    Args:
-        callback: a callback of either Keras package.
 
     Example:
         ```python
@@ -80,9 +73,6 @@ def may_end_an_epoch(callback):
 
 def acts_on_training(callback):
     """Whether a class of the user's may do something to the model, or wait for other ranks.
-
-    Args:
-        callback: a callback of a class derived from one of Keras's.
 
     Example:
         ```python

@@ -14,14 +14,7 @@ _SIGNS = np.random.RandomState(0).choice([-1.0, 1.0], 65521)
 
 
 def batches_per_epoch(params):
-    """Number of batches in an epoch.
-
-    Args:
-        params: the dict that Keras gives to callbacks.
-
-    Returns:
-        An int, or `None` if it is not known.
-    """
+    """The number of batches in an epoch, given the `params` of callbacks; `None` if not known."""
     if params.get('steps') is not None:
         return int(params['steps'])
     if params.get('samples') and params.get('batch_size'):
@@ -30,13 +23,9 @@ def batches_per_epoch(params):
 
 
 def check_equal_batches(batches):
-    """Compares the numbers of batches of the ranks.
+    """Compares each rank's number of batches in an epoch, `None` where it is not known.
 
-    Args:
-        batches: a list with each rank's number of batches in an epoch, or `None` where unknown.
-
-    Raises:
-        UnequalBatchesError: two known numbers differ.
+    Raises `UnequalBatchesError` if two known numbers differ.
     """
     known = [(number, rank) for rank, number in enumerate(batches) if number is not None]
     if len({number for number, _ in known}) > 1:
@@ -48,13 +37,9 @@ def check_equal_batches(batches):
 
 
 def check_equal_epochs(epochs):
-    """Compares the epochs that the ranks are to train.
+    """Compares each rank's `initial_epoch` and `epochs`.
 
-    Args:
-        epochs: a list with a pair for each rank: `initial_epoch` and `epochs`.
-
-    Raises:
-        UnequalBatchesError: two ranks have unequal numbers of epochs to train.
+    Raises `UnequalBatchesError` if two ranks have unequal numbers of epochs to train.
     """
     if len({last - first for first, last in epochs}) > 1:
         raise UnequalBatchesError(
@@ -68,14 +53,9 @@ def check_equal_epochs(epochs):
 
 
 def check_equal_calls(calls):
-    """Compares the callbacks in which ranks wait for each other.
+    """Compares each rank's list of names of the callbacks in which ranks wait for each other.
 
-    Args:
-        calls: a list with a list for each rank: names of the callbacks in which all ranks take
-            part, in order.
-
-    Raises:
-        MetricMismatchError: a rank lacks one, or has them in another order.
+    Raises `MetricMismatchError` if a rank lacks one, or has them in another order.
     """
     lacking = missing(calls)
     if lacking:
@@ -92,13 +72,7 @@ def check_equal_calls(calls):
 
 
 def missing(names):
-    """Which names each rank lacks of those that others have.
-
-    Args:
-        names: a list with a collection of names for each rank.
-
-    Returns:
-        A dict from those ranks that lack any to lists of names.
+    """Which names each rank lacks of those that others have: a dict of lists, of ranks that do.
 
     Example:
         ```python
@@ -115,11 +89,7 @@ def missing(names):
 
 
 def metrics_missing(names):
-    """A sentence about the metrics that ranks lack, or `None` if all have the same.
-
-    Args:
-        names: as `missing` takes them.
-    """
+    """A sentence about the metrics that ranks lack, or `None` if all have the same names."""
     lacking = missing(names)
     return 'The ranks have different metrics: %s' % _sentence(lacking) if lacking else None
 
@@ -132,9 +102,6 @@ def _sentence(lacking):
 
 def shares_differ(trained):
     """A sentence about ranks that trained on different numbers of samples, `None` if none did.
-
-    Args:
-        trained: a list with each rank's number of samples in an epoch.
 
     Example:
         ```python
@@ -162,11 +129,7 @@ def numbers(logs):
 
 
 def samples_in(validation_data):
-    """The number of samples that an epoch is validated on, or `None` if it is not known.
-
-    Args:
-        validation_data: what Keras gives to callbacks under this name.
-    """
+    """The number of samples of what Keras gives to callbacks as `validation_data`, or `None`."""
     if not isinstance(validation_data, (list, tuple)) or not len(validation_data):
         return None
     shape = getattr(validation_data[0], 'shape', None)
@@ -174,18 +137,11 @@ def samples_in(validation_data):
 
 
 def averages(reports):
-    """The metrics of an epoch over all ranks.
+    """The metrics of an epoch over all ranks, a dict from the names that any rank has.
 
     A metric of training counts as many times as its rank has trained samples, one of validation as
     many times as its rank has validated some; where a number is not known, ranks count alike. A
     metric that only some ranks have is that of those.
-
-    Args:
-        reports: a list with a dict for each rank: `logs` (dict from names to floats), `trained`
-            and `validated` (numbers of samples, or `None`).
-
-    Returns:
-        A dict from the names that any rank has to floats.
 
     Example:
         ```python
@@ -207,9 +163,7 @@ def averages(reports):
 def mean(values, counts=()):
     """The mean of some floats; of equal ones, exactly their value.
 
-    Args:
-        values: the floats.
-        counts: how many times each counts; if any is unknown or 0, all count alike.
+    Each counts so many times; if a count is unknown or 0, all count alike.
     """
     if len(set(values)) == 1:
         return values[0]
@@ -218,16 +172,10 @@ def mean(values, counts=()):
 
 
 def check_rates(rates, when, users):
-    """Compares the rates of the ranks' optimizers.
+    """Compares the rates of the ranks' optimizers, a dict by name for each rank.
 
-    Args:
-        rates: a list with a dict for each rank: from names (`'lr'`) to floats.
-        when: when that is, in words.
-        users: a list with a dict for each rank: from names of rates to the names of the callbacks
-            that may change them.
-
-    Raises:
-        ReplicaMismatchError: two ranks have unequal rates.
+    In `users`, each rank has the names of the callbacks that may change a rate, by its name. Raises
+    `ReplicaMismatchError` if two ranks have unequal rates.
     """
     for name in sorted(set().union(*rates)):
         values = [own.get(name) for own in rates]
@@ -250,14 +198,7 @@ def check_rates(rates, when, users):
 
 
 def sketch(value):
-    """Two numbers that tell an array from others.
-
-    Args:
-        value: the array.
-
-    Returns:
-        Its norm, and its sum with fixed signs.
-    """
+    """Two numbers that tell an array from others: its norm, and its sum with fixed signs."""
     flat, squares, signed = np.ravel(value), 0.0, 0.0
     # Part by part: a copy in double precision may be larger than what memory is left.
     for begin in range(0, flat.size, len(_SIGNS)):
@@ -268,15 +209,9 @@ def sketch(value):
 
 
 def check_sketches(sketches, names, when):
-    """Compares the dense weights of the ranks.
+    """Compares the `sketch` of each dense weight, a list for each rank.
 
-    Args:
-        sketches: a list with a list for each rank: the `sketch` of each weight.
-        names: names of the weights.
-        when: when that is, in words.
-
-    Raises:
-        ReplicaMismatchError: a weight differs by more than rounding.
+    Raises `ReplicaMismatchError` if a weight differs by more than rounding.
     """
     for name, of_ranks in zip(names, zip(*sketches)):
         norm, expected = of_ranks[0]

@@ -37,12 +37,8 @@ def _place(path):
 def output_of(callback):
     """What a callback writes or prints, where another rank may do it for this one.
 
-    Args:
-        callback: a callback of either Keras package, or of a class derived from one.
-
-    Returns:
-        A string, which is equal for callbacks that write to the same place or print the same, or
-        `None` if it does neither, or more than that.
+    It is a string, equal for callbacks that write to the same place or print the same, or `None` if
+    it does neither, or more than that.
 
     Example:
         ```python
@@ -67,14 +63,9 @@ def outputs(callbacks):
 
 
 def left_to(others, callbacks):
-    """Which callbacks another rank stands in for.
+    """Which callbacks of this rank another one stands in for, given the `outputs` of that.
 
-    Args:
-        others: the `outputs` of that rank.
-        callbacks: a list of callbacks of this rank.
-
-    Returns:
-        A pair of lists: the callbacks that need not act here, and those that need not print.
+    Returns those that need not act here, and those that need not print.
     """
     same = [callback for callback in callbacks if output_of(callback) in others]
     silent = [callback for callback in same if _kind(callback) in _WRITERS]

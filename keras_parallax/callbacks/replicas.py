@@ -7,14 +7,7 @@ from keras_parallax.compat.tensorflow_api import ResourceVariable, tf
 
 
 def rates_of(optimizer):
-    """The numbers of an optimizer that a callback can change.
-
-    Args:
-        optimizer: a Keras optimizer.
-
-    Returns:
-        A dict from names of its attributes, such as `'lr'` and `'momentum'`, to floats.
-    """
+    """The numbers of an optimizer that a callback can change, such as `'lr'`, a dict to floats."""
     variables = {
         name: value
         for name, value in vars(optimizer).items()
@@ -33,14 +26,7 @@ def sketches_of(step):
 
 
 def own_states(model):
-    """The variables of a model that are each rank's own: the states of its recurrent layers.
-
-    Args:
-        model: a model of either Keras package.
-
-    Returns:
-        A list of variables.
-    """
+    """The variables of a model that are each rank's own: the states of its recurrent layers."""
     states = []
     for layer in layers_in(keras_api.package_of(model), model):
         if getattr(layer, 'stateful', False):
@@ -55,14 +41,7 @@ def _flat(value):
 
 
 def moving_statistics(model):
-    """The weights of a model that its updates write, as those of batch normalization.
-
-    Args:
-        model: a model of either Keras package.
-
-    Returns:
-        A list of variables, in the order of the model's weights.
-    """
+    """The weights of a model that its updates write, as those of batch normalization, in order."""
     pairs = [update[0] for update in model.updates if isinstance(update, tuple)]
     updates = graph_queries.ancestors(
         [update for update in model.updates if not isinstance(update, tuple)]
