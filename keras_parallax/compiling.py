@@ -15,11 +15,7 @@ from keras_parallax.tables.sharded_variable import ShardedVariable
 
 
 def compile_of(original):
-    """A `Model.compile` that wraps the optimizer of a model of a strategy.
-
-    Args:
-        original: Keras's own.
-    """
+    """A `Model.compile` that wraps the optimizer of a model of a strategy."""
 
     def compile(model, optimizer, *arguments, **named):
         graph_scope = scope_of(tf.get_default_graph())
@@ -99,11 +95,7 @@ def _compile_later(original, model, given, arguments, named, graph_scope):
 
 
 def train_function_of(original):
-    """A `Model._make_train_function` for models that may train outside of all scopes.
-
-    Args:
-        original: Keras's own.
-    """
+    """A `Model._make_train_function` for models that may train outside of all scopes."""
 
     def make_train_function(model):
         first = _before_training(model)
@@ -118,8 +110,7 @@ def train_function_of(original):
 def _before_training(model):
     """What is to be done before a model's first step, a function of nothing, or `None`.
 
-    Raises:
-        ScopeError: not even a function for training can be made.
+    Raises `ScopeError` if not even a function for training can be made.
     """
     graph_scope, current = scope_of(tf.get_default_graph()), job.current()
     ours, exchanges = is_wrapped(model.optimizer), is_horovods(model.optimizer)
@@ -150,13 +141,16 @@ def _before_training(model):
 def get_gradients_of(original):
     """An `Optimizer.get_gradients` that refuses to train alone in a step of the script's own.
 
-    Args:
-        original: that of a Keras package's base class, which its optimizers call in `get_updates`.
+    The original is of a Keras package's base class, whose optimizers call it in `get_updates`.
     """
 
     def get_gradients(optimizer, loss, params):
         graph_scope = scope_of(tf.get_default_graph())
-        if graph_scope is not None and graph_scope.must_exchange and _is_own_step(optimizer):
+        if (
+            graph_scope is not None
+            and graph_scope.must_exchange
+            and _is_own_step(optimizer, sys._getframe(1))
+        ):
             raise ScopeError(
                 'The updates of an optimizer of class %s are built that is no ParallaxOptimizer, '
                 'so that each rank would train alone; build them with '
@@ -168,30 +162,32 @@ def get_gradients_of(original):
     return get_gradients
 
 
-def _is_own_step(optimizer):
-    """Whether the caller's caller builds the updates of an optimizer that nobody looks after.
+def _is_own_step(optimizer, caller):
+    """Whether a frame builds the updates of an optimizer that nobody looks after.
 
     A callback may ask for gradients just to look at them.
     """
-    frame = sys._getframe(2)
-    if is_horovods(optimizer) or frame.f_code.co_name != 'get_updates':
-        return False
+    builds = caller.f_code.co_name == 'get_updates' and not is_horovods(optimizer)
+    return builds and not _is_called_by_a_step(caller)
+
+
+def _is_called_by_a_step(frame):
+    """Whether Keras makes a model's function, or a wrapped optimizer its updates."""
     while frame is not None:
-        name, variables = frame.f_code.co_name, frame.f_locals
+        name, caller = frame.f_code.co_name, frame.f_locals.get('self')
         # For a model of Keras `_before_training` decides; an optimizer of ours may hold others.
-        if name == 'make_train_function' or (
-            name == 'get_updates' and is_wrapped(variables.get('self'))
-        ):
-            return False
+        if name == 'make_train_function':
+            return True
+        if name in ('get_updates', '_updates_of') and is_wrapped(caller):
+            return True
         frame = frame.f_back
-    return True
+    return False
 
 
 def apply_gradients_of(original):
     """A `tf.train.Optimizer.apply_gradients` that refuses to train alone in a script's own step.
 
-    Args:
-        original: that of the base class, which `minimize` and those of subclasses call.
+    The original is of the base class, which `minimize` and those of subclasses call.
     """
 
     def apply_gradients(optimizer, grads_and_vars, *arguments, **named):
@@ -201,7 +197,7 @@ def apply_gradients_of(original):
             graph_scope is not None
             and graph_scope.must_exchange
             and not _is_exchanged([gradient for gradient, _ in pairs])
-            and not _is_called_by_a_step()
+            and not _is_called_by_a_step(sys._getframe(1))
         ):
             raise ScopeError(
                 'The gradients of an optimizer of class %s are applied in a step of the script '
@@ -225,17 +221,6 @@ def _is_exchanged(gradients):
     )
 
 
-def _is_called_by_a_step():
-    """Whether Keras makes a model's function, or a wrapped optimizer its updates."""
-    frame = sys._getframe(2)
-    while frame is not None:
-        name, names = frame.f_code.co_name, frame.f_locals
-        if name == 'make_train_function' or is_wrapped(names.get('self')):
-            return True
-        frame = frame.f_back
-    return False
-
-
 #: What takes the place of a method of Keras's: dict from targets of `PATCHES` to functions of the
 #: original.
 METHODS = {
@@ -248,9 +233,7 @@ METHODS = {
 class _TrainFunction:
     """A function that Keras runs a training step with, and something to do before the first one.
 
-    Args:
-        function: Keras's function.
-        first: a function of nothing; if it raises, it is called again in place of the next step.
+    If that raises, it is called again in place of the next step.
     """
 
     def __init__(self, function, first):

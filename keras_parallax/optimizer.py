@@ -217,14 +217,10 @@ def is_wrapped(optimizer):
 
 
 def of_model(model, optimizer):
-    """The optimizer with which a model of a strategy is compiled.
+    """The optimizer with which a model of a strategy is compiled, a `ParallaxOptimizer`.
 
-    Args:
-        model: the model, of either Keras package.
-        optimizer: what `model.compile` was given: an optimizer, its name or its config.
-
-    Returns:
-        A `ParallaxOptimizer`: the given one, unless it has a training step of another model.
+    It is the given one, unless it has a training step of another model. What `model.compile` was
+    given may also be a name or a config.
     """
     _refuse_horovods(optimizer)
     optimizer = keras_api.package_of(model).module.optimizers.get(optimizer)

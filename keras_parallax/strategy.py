@@ -9,8 +9,8 @@ from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.errors import PlanError, ScopeError
 from keras_parallax.job import job
 from keras_parallax.job.server_layout import checked
-from keras_parallax.planning import summary, units
-from keras_parallax.planning.architectures import ALLREDUCE, ARCHITECTURES, HYBRID, PS
+from keras_parallax.planning import architectures, summary, units
+from keras_parallax.planning.architectures import ALLREDUCE, HYBRID, PS
 from keras_parallax.planning.costs import NOTHING_HALVED
 from keras_parallax.planning.request import SEARCH, Request, Timing, check_search, check_timing
 from keras_parallax.session import graph_scope as graph_scope_module
@@ -106,11 +106,7 @@ class ParallaxStrategy:
         # Workers that do not wait for each other have nothing to push together.
         together = bool(local_aggregation and sync)
         self.request = Request(dict(overrides or {}), architecture, partitions, density, together)
-        if architecture not in ARCHITECTURES:
-            raise PlanError(
-                'architecture must be one of %s, but %r was given.'
-                % (', '.join(map(repr, ARCHITECTURES)), architecture)
-            )
+        architectures.check(architecture)
         check_timing(architecture, self.timing)
         check_search(self.request, self.timing.sync)
         if architecture == ALLREDUCE and checked(servers) is not None:

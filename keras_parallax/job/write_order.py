@@ -165,11 +165,7 @@ class WriteOrder:
         )
 
     def hear(self, states):
-        """Ends the wait of this rank if it is over; only the watch calls it.
-
-        Args:
-            states: the reports of all ranks.
-        """
+        """Ends this rank's wait if all ranks' reports say so; only the watch calls it."""
         self.is_awaited = any(state.get('in_write') for state in states)
         wait, rank = self._wait, self._job.rank
         if wait is None or states[rank].get('in_write') != wait.in_write:

@@ -6,11 +6,21 @@ gradient goes through allreduce, so that everything else treats it as any dense 
 
 import numpy as np
 
+from keras_parallax.errors import PlanError
 from keras_parallax.planning import costs
 from keras_parallax.planning.classify import DENSE, Class
 
 HYBRID, ALLREDUCE, PS, AUTO = 'hybrid', 'allreduce', 'ps', 'auto'
 ARCHITECTURES = (HYBRID, ALLREDUCE, PS, AUTO)
+
+
+def check(architecture):
+    """Refuses what is no architecture, with a `PlanError`."""
+    if architecture not in ARCHITECTURES:
+        raise PlanError(
+            'architecture must be one of %s, but %r was given.'
+            % (', '.join(map(repr, ARCHITECTURES)), architecture)
+        )
 
 
 def choose(use, natural, architecture, alpha, cluster, fp16=costs.NOTHING_HALVED):

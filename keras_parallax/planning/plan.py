@@ -236,11 +236,7 @@ def make_plan(
         PlanError: an argument names no variable, or asks for what cannot be.
     """
     overrides, density = dict(overrides or {}), dict(density or {})
-    if architecture not in architectures.ARCHITECTURES:
-        raise PlanError(
-            'architecture must be one of %s, but %r was given.'
-            % (', '.join(map(repr, architectures.ARCHITECTURES)), architecture)
-        )
+    architectures.check(architecture)
     check_names('overrides', overrides, uses)
     check_names('density', density, uses)
     uses = [
