@@ -145,12 +145,7 @@ def get_gradients_of(original):
     """
 
     def get_gradients(optimizer, loss, params):
-        graph_scope = scope_of(tf.get_default_graph())
-        if (
-            graph_scope is not None
-            and graph_scope.must_exchange
-            and _is_own_step(optimizer, sys._getframe(1))
-        ):
+        if _must_exchange() and _is_own_step(optimizer, sys._getframe(1)):
             raise ScopeError(
                 'The updates of an optimizer of class %s are built that is no ParallaxOptimizer, '
                 'so that each rank would train alone; build them with '
@@ -160,6 +155,12 @@ def get_gradients_of(original):
         return original(optimizer, loss, params)
 
     return get_gradients
+
+
+def _must_exchange():
+    """Whether a step on the default graph has to exchange what it trains."""
+    graph_scope = scope_of(tf.get_default_graph())
+    return graph_scope is not None and graph_scope.must_exchange
 
 
 def _is_own_step(optimizer, caller):
@@ -192,10 +193,8 @@ def apply_gradients_of(original):
 
     def apply_gradients(optimizer, grads_and_vars, *arguments, **named):
         pairs = list(grads_and_vars)
-        graph_scope = scope_of(tf.get_default_graph())
         if (
-            graph_scope is not None
-            and graph_scope.must_exchange
+            _must_exchange()
             and not _is_exchanged([gradient for gradient, _ in pairs])
             and not _is_called_by_a_step(sys._getframe(1))
         ):

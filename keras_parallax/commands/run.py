@@ -1,5 +1,6 @@
 """The command `keras-parallax run`: starts a job anew when it has failed."""
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -49,11 +50,9 @@ def stage(commands):
 def _commands(process):
     """The commands of a process and of all that it has started."""
     commands = []
-    try:
+    with contextlib.suppress(psutil.Error):  # It ends.
         for started in [process] + process.children(recursive=True):
             commands.append(started.cmdline())
-    except psutil.Error:
-        pass  # It ends.
     return commands
 
 
@@ -147,15 +146,11 @@ class Runner:
 
     def _end(self):
         self._process.terminate()
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_END_SECONDS)
-        except subprocess.TimeoutExpired:
-            pass
-        try:
-            # What it has forked may hang as well; it is in the launcher's session.
+        # What it has forked may hang as well; it is in the launcher's session.
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
 
     def _forward(self, number, frame):
         self._signal = number

@@ -4,6 +4,7 @@ Horovod 0.19.5 tells a rank nothing of other hosts. But the ranks on the launchi
 `horovodrun` in the tree of processes, and `keras-parallax run` starts it.
 """
 
+import contextlib
 import os
 import re
 import socket
@@ -88,10 +89,8 @@ def hosts_of_ranks(environ):
 
 
 def _hosts_of_ancestor():
-    try:
+    with contextlib.suppress(psutil.Error):  # One of them has ended, or is another user's.
         for process in psutil.Process().parents():
             if is_launcher(process.cmdline()):
                 return hosts_of(process.cmdline(), process.cwd(), socket.gethostname())
-    except psutil.Error:
-        pass  # One of them has ended, or belongs to another user.
     return ''
