@@ -85,7 +85,7 @@ class Job:
         return self.process_end.problem
 
     def gather(self, value):
-        """A list of the values that ranks have, all that `json.dumps` takes, in order. Collective.
+        """A list with each rank's value, of what `json.dumps` takes. A collective call.
 
         Raises `ParallaxError` if the job cannot go on.
         """

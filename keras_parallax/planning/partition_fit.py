@@ -82,16 +82,9 @@ def _improves(pairs):
 
 
 def fit(measured):
-    """Fits the curve to measurements by least squares; no part of it may be negative.
+    """Fits the curve to pairs of a number of shards and seconds, by least squares: a `Fit`.
 
-    Args:
-        measured: pairs of a number of shards and seconds, of three different numbers at least.
-
-    Returns:
-        A `Fit`.
-
-    Raises:
-        ValueError: fewer numbers of shards were measured.
+    No part of it may be negative. Fewer than three different numbers are a `ValueError`.
     """
     if len({shards for shards, _ in measured}) < _POINTS_FOR_FIT:
         raise ValueError(

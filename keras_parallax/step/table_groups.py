@@ -73,7 +73,7 @@ def _alike(tables, key):
 
 
 def may_be_grouped(pulls, of_all):
-    """Whether rows of a table with some of `of_all` pulls can be pulled together with others'."""
+    """Whether a table's rows can be pulled with others', given its `Pull`s and those of all."""
     if len(pulls) != 1:
         return False
     ids = pulls[0].split.ids

@@ -16,7 +16,7 @@ _LARGEST = 120.0
 
 
 def compress(rows, compression, widths=None):
-    """Makes rows `[n] + row_shape` smaller for their way, with a shape that is known if halved.
+    """Makes rows `[n] + row_shape` smaller for their way; the shape of halved ones is known.
 
     Of several tables that are joined in a row, each has some of its numbers, its width, and an
     exponent of its own. Returns the tensor to be sent, of length `n`, and a function that makes the
@@ -31,11 +31,7 @@ def compress(rows, compression, widths=None):
     if sum(row_bytes(size, dtype.as_numpy_dtype, True) for size in widths) >= width * dtype.size:
         return rows, tf.identity
     of_tables = _columns(tf.reshape(rows, [-1, width]), widths)
-    # Rows of zeros have no exponent, and get the smallest.
-    exponents = [
-        tf.clip_by_value(tf.floor(_log2(_largest(of_table))), -_LARGEST, _LARGEST)
-        for of_table in of_tables
-    ]
+    exponents = list(map(_exponents, of_tables))
     # A power is broadcast over its row: gathered for each number, it took half of all the time.
     halved = [
         tf.cast(of_table * _power_of_two(-exponent), tf.float16)
@@ -57,12 +53,11 @@ def _columns(rows, widths):
     return [rows] if len(widths) == 1 else tf.split(rows, widths, 1)
 
 
-def _largest(rows):
-    return tf.reduce_max(tf.abs(rows), 1, keepdims=True)
-
-
-def _log2(numbers):
-    return tf.log(numbers) / tf.log(tf.constant(2.0, numbers.dtype))
+def _exponents(rows):
+    largest = tf.reduce_max(tf.abs(rows), 1, keepdims=True)
+    exponents = tf.log(largest) / tf.log(tf.constant(2.0, rows.dtype))
+    # Rows of zeros have none, and get the smallest.
+    return tf.clip_by_value(tf.floor(exponents), -_LARGEST, _LARGEST)
 
 
 def _power_of_two(exponents):
