@@ -16,24 +16,6 @@ from keras_parallax.planning.units import parse_bandwidth
 _EVERY = None
 
 
-class _Pairs(click.ParamType):
-    """`VALUE` for every table, or `NAME=VALUE` for one variable: a pair of name and value."""
-
-    def __init__(self, name, read, every=True):
-        self.name, self._read, self._every = name, read, every
-
-    def convert(self, value, param, ctx):
-        if isinstance(value, tuple):
-            return value
-        name, equals, text = value.rpartition('=')
-        if not equals and not self._every:
-            self.fail('%r is not of the form VARIABLE=%s' % (value, self.name), param, ctx)
-        try:
-            return (name if equals else _EVERY), self._read(text)
-        except (ValueError, ZeroDivisionError):
-            self.fail('%r is no %s' % (text, self.name), param, ctx)
-
-
 class _Text(click.ParamType):
     """What a function reads from the text, if it raises no `ValueError`."""
 
@@ -45,6 +27,21 @@ class _Text(click.ParamType):
             return self._read(value) if isinstance(value, str) else value
         except ValueError as error:
             self.fail(str(error), param, ctx)
+
+
+def _pairs(name, read, every=True):
+    """`VALUE` for every table, or `NAME=VALUE` for one variable: a pair of name and value."""
+
+    def read_pair(value):
+        variable, equals, text = value.rpartition('=')
+        if not equals and not every:
+            raise ValueError('%r is not of the form VARIABLE=%s' % (value, name))
+        try:
+            return (variable if equals else _EVERY), read(text)
+        except (ValueError, ZeroDivisionError):
+            raise ValueError('%r is no %s' % (text, name)) from None
+
+    return _Text(name, read_pair)
 
 
 def _servers(text):
@@ -88,7 +85,7 @@ _AT_LEAST_1 = click.IntRange(min=1)
 )
 @click.option(
     '--alpha',
-    type=_Pairs('fraction from 0 to 1', _fraction),
+    type=_pairs('fraction from 0 to 1', _fraction),
     metavar='[VARIABLE=]FRACTION',
     multiple=True,
     help="The fraction of a table's rows that a worker's batch touches, for every table or for "
@@ -102,14 +99,14 @@ _AT_LEAST_1 = click.IntRange(min=1)
 )
 @click.option(
     '--partitions',
-    type=_Pairs('number from 1', _count),
+    type=_pairs('number from 1', _count),
     metavar='[VARIABLE=]NUMBER',
     multiple=True,
     help='Shards of every table or of one variable. Chosen if not given.',
 )
 @click.option(
     '--override',
-    type=_Pairs('class', str, every=False),
+    type=_pairs('class', str, every=False),
     metavar='VARIABLE=CLASS',
     multiple=True,
     help='The class of a variable, dense or sparse.',
