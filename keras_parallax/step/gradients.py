@@ -50,7 +50,7 @@ class StepGradients:
         totals: sums over the ranks that every rank must have computed by the end of the step.
     """
 
-    def __init__(self, loss, dense, tables, members, exchange, sync, slices=False):
+    def __init__(self, loss, dense, tables, members, exchange, sync, slices):
         self._loss, self._members, self._exchange, self._sync = loss, members, exchange, sync
         self._tables = list(tables)
         self._sharded = any(table.shards for table in self._tables)
