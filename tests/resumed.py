@@ -3,6 +3,7 @@
 from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 import cases
+from frameworks import KERAS_PACKAGES
 
 #: Batches are those of two ranks, whatever the size of a job.
 RANKS = 2
@@ -94,6 +95,10 @@ JOBS['two workers'] = {
     'hosts to ps': after('on hosts', 'parts', PS),
     'hosts to hybrid': after('on hosts', 'single.h5', {}),
 }
+#: For a job, what it shuffles besides: a Keras package, and the argument `shuffle` of `fit`.
+SHUFFLES = {
+    'two ranks': ['%s %s' % (package, way) for package in KERAS_PACKAGES for way in (True, 'batch')]
+}
 #: The number of ranks of those on one host; 0 is a process without a launcher.
 RANKS_OF = {
     'two ranks': 2,
@@ -103,3 +108,17 @@ RANKS_OF = {
     'one process': 0,
 }
 assert all(cases.find(entry.case) for entries in JOBS.values() for entry in entries.values())
+
+
+def with_sources(names):
+    """The names of some entries and of all that they go on from, a set."""
+    found, pending = set(), list(names)
+    while pending:
+        name = pending.pop()
+        found.add(name)
+        pending += [
+            entries[name].source[0]
+            for entries in JOBS.values()
+            if name in entries and entries[name].source
+        ]
+    return found

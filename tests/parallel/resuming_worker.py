@@ -1,7 +1,8 @@
 """Run by `horovodrun` or alone: trains the entries of a job of `resumed.py`, and saves half way.
 
 Usage: resuming_worker.py FOLDER JOB [ADDRESS...], with the addresses of dedicated servers. What a
-rank has half way and at the end goes to FOLDER/results/ENTRY/half or end/RANK.npz.
+rank has half way and at the end goes to FOLDER/results/ENTRY/half or end/RANK.npz. The environment
+variable ENTRIES may hold the names of those to run, with semicolons between them.
 """
 
 import os
@@ -9,7 +10,6 @@ import random
 import sys
 
 import numpy as np
-from frameworks import KERAS_PACKAGES
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir))
 import cases  # noqa: E402
@@ -76,10 +76,10 @@ def run(folder, name, entry, addresses):
 def shuffle(folder, package, way):
     """Four epochs in an order that Keras shuffles, at once and broken off after the second."""
     case = cases.CASES['momentum']
-    path = os.path.join(folder, 'shuffled', package.__name__ + str(way), '{epoch}')
+    path = os.path.join(folder, 'shuffled', package + str(way), '{epoch}')
     found = []
     for begin in (0, 2):
-        strategy, model = build(package, case, {})
+        strategy, model = build(cases.keras_module(package), case, {})
         np.random.seed(begin + strategy.rank)
         random.seed(begin + strategy.rank)
         epoch = strategy.resume(model, path.format(epoch=begin) if begin else None)
@@ -90,7 +90,7 @@ def shuffle(folder, package, way):
             callbacks=[kp.callbacks.ModelCheckpoint(path, sharded=True)],
         )  # fmt: skip
         found.append(model.get_weights() + [random.random(), np.random.random_sample()])
-    name = 'shuffled/%s %s' % (package.__name__, way)
+    name = 'shuffled/%s %s' % (package, way)
     folder = os.path.join(folder, 'results', name)
     os.makedirs(folder, exist_ok=True)
     for half, arrays in zip(('unbroken', 'resumed'), found):
@@ -98,12 +98,14 @@ def shuffle(folder, package, way):
 
 
 def main(folder, name, *addresses):
+    names = os.environ.get('ENTRIES')
     for entry in resumed.JOBS[name].items():
-        run(folder, *entry, addresses)
-    if name == 'two ranks':
-        for package in KERAS_PACKAGES:
-            for way in (True, 'batch'):
-                shuffle(folder, cases.keras_module(package), way)
+        if names is None or entry[0] in names.split(';'):
+            run(folder, *entry, addresses)
+    for shuffled in resumed.SHUFFLES.get(name, []):
+        if names is None or shuffled in names.split(';'):
+            package, way = shuffled.split()
+            shuffle(folder, package, way == 'True' or way)
 
 
 main(*sys.argv[1:])

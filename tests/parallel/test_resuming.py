@@ -15,15 +15,17 @@ from any_keras import keras
 
 TOLERANCE = 1e-5
 NAMES = [(job, name) for job in resumed.RANKS_OF for name in resumed.JOBS[job]]
-SHUFFLES = ['%s %s' % (package, way) for package in ('keras', 'tensorflow.keras')
-            for way in (True, 'batch')]  # fmt: skip
 
 
 @pytest.fixture(scope='module')
-def folder(tmpdir_factory):
-    """Where the jobs have saved, each going on from those before it."""
+def folder(request, tmpdir_factory):
+    """Where the jobs have saved, each going on from those before it: what selected tests need."""
     made = tmpdir_factory.mktemp('resuming')
+    selected = [item for item in request.session.items if item.module is request.module]
+    names = resumed.with_sources([item.callspec.params['name'] for item in selected])
     for job in resumed.RANKS_OF:
+        if not names.intersection(list(resumed.JOBS[job]) + resumed.SHUFFLES.get(job, [])):
+            continue
         with contextlib.ExitStack() as stack:
             addresses = []
             if job == 'dedicated servers':
@@ -33,7 +35,12 @@ def folder(tmpdir_factory):
                 ]
                 addresses = [server.address for server in started]
             outcome = launch.run(
-                resumed.RANKS_OF[job], 'parallel/resuming_worker.py', made, job, *addresses
+                resumed.RANKS_OF[job],
+                'parallel/resuming_worker.py',
+                made,
+                job,
+                *addresses,
+                environ={'ENTRIES': ';'.join(names)},
             )
         assert outcome.code == 0, outcome.output[-5000:]
     return str(made)
@@ -83,7 +90,7 @@ def test_every_weight_and_slot_is_the_one_that_was_saved(folder, job, name):
             np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize('name', SHUFFLES)
+@pytest.mark.parametrize('name', sum(resumed.SHUFFLES.values(), []))
 def test_samples_come_in_the_order_of_a_run_without_a_break(folder, name):
     folder = os.path.join(folder, 'results', 'shuffled', name)
     for rank in range(2):
