@@ -1,16 +1,21 @@
 .DEFAULT_GOAL := help
 .PHONY: help env install demo test test-all test-unit test-parallel test-outside lint format layers docs bench bench-one bench-smoke bench-soak clean distclean
 
+# The environment of the stack that STACK names, or else of the first one whose Python is there. Asked
+# for where it is first needed.
+ENV = $(eval ENV := $(shell STACK='$(STACK)' scripts/choose_stack.sh 2>/dev/null | sed -n 2p))$(ENV)
+export STACK
+
 # Programs of the environment start each other by name (horovodrun starts python, tests start
-# horovodrun), so .venv/bin leads PATH, activated or not. Not exported to the whole Makefile:
-# make_env.sh has to find the Python below .venv, not .venv's own.
-RUN := PATH="$(CURDIR)/.venv/bin:$$PATH"
+# horovodrun), so its bin/ leads PATH, activated or not. Not exported to the whole
+# Makefile: make_env.sh has to find the Python below the environment, not the environment's own.
+RUN = PATH="$(CURDIR)/$(ENV)/bin:$$PATH"
 
 # Without TensorFlow's notes about the CPU, one per process, between our own lines.
-QUIET_RUN := $(RUN) TF_CPP_MIN_LOG_LEVEL=1
+QUIET_RUN = $(RUN) TF_CPP_MIN_LOG_LEVEL=1
 
 # The script, not `python -m pytest`: the latter imports the checkout, not the installed package.
-PYTEST := $(RUN) .venv/bin/pytest
+PYTEST = $(RUN) $(ENV)/bin/pytest
 
 # A fresh machine may name no locale. Python 3.6 takes it for ASCII then, and click 8.0 refuses to
 # go on.
@@ -21,24 +26,24 @@ endif
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' Makefile
 
-env: ## Build .venv (Python 3.6, TensorFlow 1.11, Horovod on Gloo); a second call returns at once
+env: ## Build the environment (STACK=tf2.21 names another stack); a second call returns at once
 	@scripts/make_env.sh
 
-install: ## Install the package into .venv, from the sources as they are now
+install: ## Install the package into the environment, from the sources as they are now
 	@scripts/make_env.sh --install
 
 demo: install ## Train the example on two processes of this machine (DEMO_ARGS=...)
 	@echo 'horovodrun -np 2 -H localhost:2 python examples/lm1b.py $(DEMO_ARGS)'
-	@$(RUN) TF_CPP_MIN_LOG_LEVEL=2 .venv/bin/python examples/without_prefix.py \
-		.venv/bin/horovodrun -np 2 -H localhost:2 .venv/bin/python examples/lm1b.py $(DEMO_ARGS)
+	@$(RUN) TF_CPP_MIN_LOG_LEVEL=2 $(ENV)/bin/python examples/without_prefix.py \
+		$(ENV)/bin/horovodrun -np 2 -H localhost:2 $(ENV)/bin/python examples/lm1b.py $(DEMO_ARGS)
 	@echo
 	@echo 'To try next: text of your own, in .txt files; all of it by Horovod; the cost on 8 hosts.'
-	@echo '  make demo DEMO_ARGS="--data DIR"'
-	@echo '  make demo DEMO_ARGS="--architecture allreduce"'
-	@echo '  cd examples && ../.venv/bin/keras-parallax plan lm1b:build_model --hosts 8 --alpha .02'
+	@echo '  make demo$(if $(STACK), STACK=$(STACK)) DEMO_ARGS="--data DIR"'
+	@echo '  make demo$(if $(STACK), STACK=$(STACK)) DEMO_ARGS="--architecture allreduce"'
+	@echo '  cd examples && ../$(ENV)/bin/keras-parallax plan lm1b:build_model --hosts 8 --alpha .02'
 
 # Side by side, because ranks wait for each other; tests/conftest.py says which share a process.
-SIDE_BY_SIDE := $(PYTEST) --numprocesses 3 --dist loadgroup
+SIDE_BY_SIDE = $(PYTEST) --numprocesses 3 --dist loadgroup
 SUITE := tests/cluster tests/parallel tests/unit benchmarks/tests
 BEGAN := $(shell date +%s)
 REPORT = @echo "$@: $$(( $$(date +%s) - $(BEGAN) )) s since make began"
@@ -86,21 +91,21 @@ docs: .venv-tools/stamp ## Build the documentation into site/
 
 bench: install ## Measure us and our peers, hours; root (BENCH_ARGS=--quick, --missing, ...)
 	@scripts/make_env.sh --cluster
-	$(QUIET_RUN) .venv/bin/python benchmarks/run.py $(BENCH_ARGS)
+	$(QUIET_RUN) $(ENV)/bin/python benchmarks/run.py $(BENCH_ARGS)
 
 bench-one: install ## Measure one process against plain Keras (BENCH_ARGS=...)
-	$(QUIET_RUN) .venv/bin/python benchmarks/one_process.py $(BENCH_ARGS)
+	$(QUIET_RUN) $(ENV)/bin/python benchmarks/one_process.py $(BENCH_ARGS)
 
 bench-smoke: install ## The benchmarks' code on 2 small hosts; judges bytes and losses; root
 	@scripts/make_env.sh --cluster
-	$(QUIET_RUN) .venv/bin/python benchmarks/smoke.py
+	$(QUIET_RUN) $(ENV)/bin/python benchmarks/smoke.py
 
 bench-soak: install ## Kill and restart a training run again and again (BENCH_ARGS=--kills 5)
-	$(QUIET_RUN) .venv/bin/python benchmarks/soak.py $(BENCH_ARGS)
+	$(QUIET_RUN) $(ENV)/bin/python benchmarks/soak.py $(BENCH_ARGS)
 
 clean: ## Remove build products and caches, but not the environments
 	rm -rf build dist site *.egg-info .hypothesis .pytest_cache .ruff_cache
 	find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +
 
 distclean: clean ## Remove the environments too
-	rm -rf .venv .venv-tools
+	rm -rf .venv .venv-*
