@@ -58,6 +58,11 @@ def works(requirement):
     return subprocess.call(command, stderr=subprocess.DEVNULL) == 0
 
 
+def require(requirement):
+    """Imports Horovod, for all to see what goes wrong."""
+    subprocess.check_call([sys.executable, '-c', WORKS % requirement])
+
+
 def tensorflow_parts():
     """TensorFlow's version and the flags that its ABI asks for."""
     code = (
@@ -167,7 +172,7 @@ def compile_wheel(requirement, variables, folder):
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, 'build.log')
     # Not from pip's cache, where a wheel may come from other switches or another TensorFlow: hence
-    # --no-binary. The MAKEFLAGS of a Makefile that called us would have one file at a time compiled.
+    # --no-binary. With the MAKEFLAGS of a calling Makefile, one file at a time would be compiled.
     command = [sys.executable, '-m', 'pip', 'wheel', '--no-build-isolation', '--no-deps']
     command += ['--no-binary', 'horovod', '--wheel-dir', folder, '-v', requirement]
     environ = dict(os.environ, MAKEFLAGS='-j%d' % (os.cpu_count() or 1), **variables)
@@ -218,8 +223,7 @@ def main(requirement, cc, cxx):
     variables.update(CC=cc, CXX=cxx)
     wheel = compile_wheel(requirement, variables, os.path.join(sys.prefix, 'horovod-build'))
     install(wheel, requirement)
-    # Not hidden this time.
-    subprocess.check_call([sys.executable, '-c', WORKS % requirement])
+    require(requirement)
     problem = keep(wheel, os.path.join(cache, name)) if cache else 'there is no HOME'
     if problem:
         say('The wheel is not kept for other checkouts: %s.' % problem)

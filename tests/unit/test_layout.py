@@ -9,8 +9,11 @@ ROOT = os.path.dirname(os.path.dirname(UNIT))
 FOLDERS = ('keras_parallax', 'scripts', 'examples', 'tests')
 #: Tests of something else than one module.
 OTHERS = {
+    'test_api_pages.py',  # docs/api
+    'test_choose_stack.py',  # scripts/choose_stack.sh
     'test_layout.py',
     'test_merged_collectives.py',  # Horovod and TensorFlow
+    'test_packaging.py',  # setup.py
     'test_public_names.py',  # the whole package
     'test_single_process.py',  # the whole package
 }
