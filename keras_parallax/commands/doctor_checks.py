@@ -6,7 +6,7 @@ Facts are the dicts of `host_facts.collect`, by the name of the host as the user
 import ipaddress
 from typing import NamedTuple
 
-from keras_parallax.compat.versions import SUPPORTED, version_problem
+from keras_parallax.compat.versions import SUPPORTED, python_problem, version_problem
 
 OK, WARNING, FAILURE = 'ok', 'warning', 'failure'
 
@@ -17,12 +17,16 @@ LITTLE_ROOM = 1 << 30
 MOST_SKEW = 1.0
 
 #: Packages of which two hosts may not have different versions.
-_CORE = ('keras', 'tensorflow', 'tensorflow-gpu', 'horovod', 'numpy', 'h5py', 'protobuf')
+_CORE = (
+    'h5py', 'horovod', 'keras', 'numpy', 'protobuf', 'tensorflow', 'tensorflow-cpu',
+    'tensorflow-gpu', 'tensorflow_cpu', 'tf_keras',
+)  # fmt: skip
 
 #: A host that is cut off should be noticed by `ssh` as soon as by the job, seconds.
 _LONGEST_SILENCE = 30
 
 _SERVERS_PAGE = 'docs/servers.md'
+_STACKS_PAGE = 'docs/install.md'
 
 
 class Finding(NamedTuple):
@@ -46,9 +50,9 @@ class Finding(NamedTuple):
 def check_versions(host, facts):
     """Whether Python, TensorFlow, Keras and Horovod are there and fit together."""
     check, findings = 'versions', []
-    if not facts['python'].startswith('3.6.'):
+    if python_problem(facts['python']):
         message = 'Python %s at %s.' % (facts['python'], facts['executable'])
-        remedy = 'Use CPython 3.6, the only one that TensorFlow 1.11 and this package share.'
+        remedy = 'Use a CPython of the table in %s.' % _STACKS_PAGE
         findings.append(Finding(FAILURE, check, host, message, remedy))
     for package in ('TensorFlow', 'Keras', 'Horovod'):
         version, remedy = facts[package.lower()], SUPPORTED[package][1]
@@ -60,11 +64,12 @@ def check_versions(host, facts):
         elif version_problem(package, version):
             message = '%s %s is not supported.' % (package, version)
             findings.append(Finding(FAILURE, check, host, message, remedy))
-    if facts['h5py'] is None or int(facts['h5py'].partition('.')[0]) >= 3:
-        message = 'h5py %s: Keras 2.2.4 cannot load its own files.' % (
-            facts['h5py'] or 'is missing'
-        )
-        findings.append(Finding(WARNING, check, host, message, "pip install 'h5py<3'"))
+    # Keras decodes the attributes of files itself until TensorFlow 2; h5py 3 hands it text.
+    is_old = (facts['tensorflow'] or '1.').startswith('1.')
+    if facts['h5py'] is None or (is_old and int(facts['h5py'].partition('.')[0]) >= 3):
+        message = 'h5py %s: Keras cannot load its own files.' % (facts['h5py'] or 'is missing')
+        remedy = "pip install '%s'" % ('h5py<3' if is_old else 'h5py')
+        findings.append(Finding(WARNING, check, host, message, remedy))
     message = 'Python %s, TensorFlow %s, Keras %s, Horovod %s.' % tuple(
         facts[name] for name in ('python', 'tensorflow', 'keras', 'horovod')
     )
@@ -98,7 +103,7 @@ def check_gpu(host, facts):
     if not cuda['built']:
         if cards:
             message = '%d graphics cards, but a TensorFlow for CPUs.' % cards
-            remedy = 'To use them: pip uninstall tensorflow; pip install tensorflow-gpu==1.11.0'
+            remedy = "To use them: pip uninstall tensorflow; pip install 'keras-parallax[gpu]'"
             return [Finding(WARNING, check, host, message, remedy)]
         return [Finding(OK, check, host, 'None, and a TensorFlow for CPUs.')]
     if cuda['missing']:

@@ -77,9 +77,13 @@ def _interfaces():
 
 
 def _distributions():
-    import pkg_resources
+    try:
+        from importlib.metadata import distributions
+    except ImportError:  # Python 3.7 and older
+        import pkg_resources
 
-    return {dist.project_name.lower(): dist.version for dist in pkg_resources.working_set}
+        return {dist.project_name.lower(): dist.version for dist in pkg_resources.working_set}
+    return {dist.metadata['Name'].lower(): dist.version for dist in distributions()}
 
 
 def _cuda():

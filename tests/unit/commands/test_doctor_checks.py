@@ -75,6 +75,23 @@ def test_a_version_that_does_not_fit_is_named_with_a_remedy(changes, verdict, wo
     assert words in finding.message and finding.remedy
 
 
+def test_h5py_3_is_for_the_keras_of_tensorflow_2():
+    findings = doctor_checks.check_versions('h', facts(tensorflow='2.21.0', h5py='3.14.0'))
+    assert not any('h5py' in finding.message for finding in findings)
+    findings = doctor_checks.check_versions('h', facts(tensorflow='1.11.0', h5py='3.14.0'))
+    assert [finding.remedy for finding in findings] == ["pip install 'h5py<3'"]
+
+
+@pytest.mark.parametrize('package', ['tensorflow-cpu', 'tensorflow_cpu', 'tf_keras'])
+def test_hosts_may_not_differ_in_a_package_of_tensorflow_2(package):
+    hosts = {
+        host: facts(distributions={package: version})
+        for host, version in (('a', '2.21.0'), ('b', '2.20.0'))
+    }
+    (finding,) = doctor_checks.check_same_code(hosts)
+    assert finding.verdict == FAILURE and package in finding.message
+
+
 def test_every_version_that_does_not_fit_has_a_line():
     findings = doctor_checks.check_versions('h', facts(python='3.9.2', tensorflow='2.4.0'))
     assert verdicts(findings) == [FAILURE, FAILURE]
