@@ -106,9 +106,17 @@ def check_gpu(host, facts):
             remedy = "To use them: pip uninstall tensorflow; pip install 'keras-parallax[gpu]'"
             return [Finding(WARNING, check, host, message, remedy)]
         return [Finding(OK, check, host, 'None, and a TensorFlow for CPUs.')]
+    # TensorFlow 2 is one package for cards and for processors.
+    is_old = facts['tensorflow'].startswith('1.')
+    if not cards and not is_old:
+        return [Finding(OK, check, host, 'None.')]
     if cuda['missing']:
         message = 'Libraries cannot be loaded: %s.' % ', '.join(cuda['missing'])
-        remedy = 'Install CUDA 9.0, cuDNN 7 and the driver; name their folders in LD_LIBRARY_PATH.'
+        remedy = "Look at the driver with nvidia-smi, and pip install 'keras-parallax[gpu]'."
+        if is_old:
+            remedy = (
+                'Install CUDA 9.0, cuDNN 7 and the driver; name their folders in LD_LIBRARY_PATH.'
+            )
         return [Finding(FAILURE, check, host, message, remedy)]
     if not cards:
         message = 'A TensorFlow for graphics cards, but no card.'

@@ -91,7 +91,11 @@ def _cuda():
 
     if not tf.test.is_built_with_cuda():
         return {'built': False, 'missing': []}
-    return {'built': True, 'missing': [name for name in _GPU_LIBRARIES if not _loads(name)]}
+    if tf.__version__.startswith('1.'):
+        return {'built': True, 'missing': [name for name in _GPU_LIBRARIES if not _loads(name)]}
+    # It finds libraries in packages of pip, too, and goes on without them.
+    is_used = bool(tf.config.list_physical_devices('GPU'))
+    return {'built': True, 'missing': [] if is_used else ['those of CUDA or cuDNN']}
 
 
 def _loads(library):

@@ -138,6 +138,14 @@ def test_cards_libraries_and_packages_have_to_go_together(changes, verdict, word
     assert finding.verdict == verdict and words in finding.message
 
 
+@pytest.mark.parametrize('cards, verdict', [(0, OK), (2, FAILURE)])
+def test_tensorflow_2_needs_the_libraries_where_there_are_cards(cards, verdict):
+    cuda = {'built': True, 'missing': ['those of CUDA or cuDNN']}
+    found = facts(tensorflow='2.21.0', cuda=cuda, cards=cards)
+    (finding,) = doctor_checks.check_gpu('h', found)
+    assert finding.verdict == verdict and '9.0' not in finding.remedy
+
+
 @pytest.mark.parametrize(
     'slots, filtered, address, verdict',
     [
