@@ -4,14 +4,11 @@ import contextlib
 import ctypes
 import os
 import signal
-import socket
 import subprocess
 import time
 
 import click
 import psutil
-
-from keras_parallax.job.launcher import HOSTS_VARIABLE, PROGRAM, hosts_of, is_launcher
 
 #: Environment variable that tells the ranks how often their job has been restarted: `0`, `1`, ...
 RESTARTS_VARIABLE = 'KERAS_PARALLAX_RESTARTS'
@@ -44,7 +41,7 @@ def stage(commands):
     names = {os.path.basename(word) for words in commands for word in words[:2]}
     if names & _STARTERS or any(_RANK in word for words in commands for word in words):
         return STARTED
-    return STARTING if PROGRAM in names else UNKNOWN
+    return STARTING if 'horovodrun' in names else UNKNOWN
 
 
 def _commands(process):
@@ -106,10 +103,6 @@ class Runner:
 
     def _attempt(self, restart):
         environ = dict(self._environ, **{RESTARTS_VARIABLE: str(restart)})
-        if is_launcher(self._command):
-            # The ranks on other hosts cannot see the command.
-            hosts = hosts_of(self._command, os.getcwd(), socket.gethostname())
-            environ[HOSTS_VARIABLE] = hosts
         prctl = ctypes.CDLL(None).prctl
 
         def end_with_parent():

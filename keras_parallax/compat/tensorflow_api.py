@@ -334,23 +334,6 @@ def abandon_session(session):
     session._closed, session._session = True, None
 
 
-def answers_calls(target, seconds):
-    """Whether the server at `target` answers a call within so many seconds."""
-    # Without a filter, TensorFlow 1.11 has the server wait for every other task of its cluster, of
-    # which some may be gone (`tests/unit/failures/test_liveness.py`).
-    config = tf.ConfigProto(
-        operation_timeout_in_ms=int(1000 * seconds), device_filters=['/job:nobody']
-    )
-    session = tf.Session(target, graph=tf.Graph(), config=config)
-    try:
-        session.list_devices()
-        return True
-    except tf.errors.OpError:
-        return False
-    finally:
-        abandon_session(session)
-
-
 def graph_element(fetch):
     """What is fetched where a session is asked for this: a variable's value, for one."""
     return fetch._as_graph_element() if hasattr(fetch, '_as_graph_element') else fetch

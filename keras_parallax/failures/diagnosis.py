@@ -12,18 +12,11 @@ from keras_parallax.errors import (
 #: The states that a rank reports.
 RUNNING, FINISHED, FAILED = 'running', 'finished', 'failed'
 
-
-#: How often ranks tell each other how they are. Each time takes Horovod 2 ms of every processor
-#: between two ranks, 3 between four, and what they compute meanwhile waits for each other.
-INTERVAL_SECONDS = 4.0
-
-
-#: The same, while they train in lockstep: no step ends if one of them is not well.
-QUIET_SECONDS = 32.0
-
-
-#: The same, while one waits until the others read a table no more, to write it.
-AWAITED_SECONDS = 0.25
+#: How often ranks tell each other how they are: at all; while they train in lockstep, for no step
+#: ends if one of them is not well; and while one waits until the others read a table no more, to
+#: write it. Each time takes Horovod 2 ms of every processor between two ranks, 3 between four, and
+#: what they compute meanwhile waits for each other.
+INTERVAL_SECONDS, QUIET_SECONDS, AWAITED_SECONDS = 4.0, 32.0, 0.25
 
 
 #: How long after an error one rank's step may go on that another's has ended with: where all fail
@@ -32,45 +25,31 @@ _TOGETHER_SECONDS = 3.0
 
 
 class Progress(NamedTuple):
-    """How far a rank has come.
+    """How far a rank has come."""
 
-    Attributes:
-        steps: training steps begun.
-        gathers: collectives begun outside steps, by `Job.collective`.
-        in_lockstep: whether it is in a step that ends for no rank before all have begun it.
-        in_gather: whether it waits for the other ranks in such a collective.
-        call: the name of the call that it waits in, or `None`.
-        broken: where an error has ended training last: the step that it came, or would have come,
-            to, `gathers` at that time, and the error in words, a list; `None` if none has.
-    """
-
+    #: Training steps begun, and collectives begun outside steps, by `Job.collective`.
     steps: int = 0
     gathers: int = 0
+    #: Whether it is in a step that ends for no rank before all have begun it.
     in_lockstep: bool = False
+    #: Whether it waits for the other ranks in such a collective, and the name of the call it is in.
     in_gather: bool = False
     call: str = None
+    #: Where an error has ended training last: the step that it came, or would have come, to,
+    #: `gathers` at that time, and the error in words.
     broken: list = None
 
 
 def report_due(reported, lockstep_began, is_awaited=False):
-    """When a rank that has nothing new to tell is to tell the others how it is.
+    """When a rank that has nothing new to tell is to tell the others how it is, a time.
 
     All ranks begin a step of lockstep at about the same time, so they come to the same answer. If
     one fails, the others' step does not end, and they hear of it as soon as if they were idle.
 
     Args:
-        reported: when it last did, seconds of any clock.
-        lockstep_began: when it last began a step that ends for no rank before all have begun it.
+        reported: when it last did.
+        lockstep_began: when it last began a step of lockstep.
         is_awaited: whether a rank waits at a write, as `write_order` says.
-
-    Returns:
-        A time.
-
-    Example:
-        ```python
-        >>> report_due(100, 0), report_due(100, 110), report_due(100, 131)
-        (104.0, 114.0, 132.0)
-        ```
     """
     if is_awaited:
         return reported + AWAITED_SECONDS
@@ -84,10 +63,9 @@ def diagnose(states, step_timeout=0):
         states: a list with a dict for each rank: `state`, the fields of its `Progress`, `in_step`
             (seconds that its present step lasts, 0 between steps), `in_call` (the same of a
             collective outside steps, or at a write), `in_write` (as `write_order.met` takes it),
-            `in_horovod` (the name of an operation of Horovod's in which
-            the script itself has been for long), `host`, `error` (a sentence, of a failed rank),
-            `lost` (a sentence about a dedicated server that the rank has found to be gone).
-            `broken` has a fourth item, the seconds since then.
+            `in_horovod` (the name of an operation of Horovod's in which the script itself has been
+            for long), `host`, `error` (a sentence, of a failed rank), `lost` (a sentence about a
+            dedicated server that is gone). `broken` has a fourth item, the seconds since then.
         step_timeout: seconds that a step, or a wait outside steps, may last; 0 for any time.
 
     Returns:
@@ -96,45 +74,16 @@ def diagnose(states, step_timeout=0):
     for state in states:
         if state.get('lost'):
             return ServerLostError(state['lost'])
-    for rank, state in enumerate(states):
-        if state['state'] == FAILED:
-            return WorkerFailedError(
-                'Rank %d on host %s failed: %s' % (rank, state['host'], state['error'])
-            )
-    return (
-        _broken_off(states) or _parted(states) or _ended(states) or _overdue(states, step_timeout)
-    )
+    problem = _failed(states) or _parted(states) or _ended(states)
+    return problem or _overdue(states, step_timeout)
 
 
 def different_calls(calls):
-    """The exception for ranks that meet in different calls, or `None`.
-
-    Args:
-        calls: a list with the name of each rank's call.
-    """
+    """The exception for ranks that meet in these calls, a list of names, or `None` if they may."""
     for rank, call in enumerate(calls):
         if call != calls[0]:
             return _apart(0, calls[0], rank, call)
     return None
-
-
-def reporter_rank(states):
-    """The one rank that tells the user why the job cannot go on; a failed one tells that itself.
-
-    Args:
-        states: as `diagnose` takes them.
-
-    Returns:
-        The lowest of those ranks that are not to blame, if there are any: of the ranks that run,
-        one of which no step has ended with an error, and that has begun the most steps.
-    """
-
-    def aptness(rank):
-        state = states[rank]
-        runs, is_well = state['state'] == RUNNING, state['state'] != FAILED
-        return runs, is_well, not state.get('broken'), state['steps'], -rank
-
-    return max(range(len(states)), key=aptness)
 
 
 def _apart(first, call, second, another):
@@ -152,41 +101,38 @@ def _names(ranks):
     return ' and '.join('rank %d' % rank for rank in ranks)
 
 
-def _broken_off(states):
-    """The exception for a rank whose training an error has ended, unless all have had one.
+def _failed(states):
+    """The exception for a rank that has failed, or that has caught what has ended its training.
 
-    Its script has caught the error, or the rank would have failed.
+    Of the latter the others hear unless all have had an error.
     """
     for rank, state in enumerate(states):
+        if state['state'] == FAILED:
+            words = rank, state['host'], state['error']
+            return WorkerFailedError('Rank %d on host %s failed: %s' % words)
+    for rank, state in enumerate(states):
         step, gathers, error, ago = state.get('broken') or (0, 0, None, 0)
-        if not step or ago < _TOGETHER_SECONDS:
-            continue
-        for other in states:
+        for other in states if step and ago >= _TOGETHER_SECONDS else ():
             waits = other.get('in_gather') and other['gathers'] > gathers
             goes_on = other['state'] == RUNNING and (waits or other['steps'] >= step)
-            if goes_on and _last_broken(other) < step:
+            if goes_on and (other.get('broken') or [0])[0] < step:
+                words = rank, state['host'], step, error
                 return WorkerFailedError(
-                    'Rank %d on host %s failed in training batch %d: %s'
-                    % (rank, state['host'], step, error)
+                    'Rank %d on host %s failed in training batch %d: %s' % words
                 )
     return None
-
-
-def _last_broken(state):
-    return (state.get('broken') or [0])[0]
 
 
 def _ended(states):
     """The exception for ranks that have ended while others wait for them, or `None`."""
     ended = [rank for rank, state in enumerate(states) if state['state'] == FINISHED]
-    if not ended:
-        return None
-    fewest = min(ended, key=lambda rank: states[rank]['steps'])
-    waiting = [
-        rank for rank, state in enumerate(states) if state['steps'] > states[fewest]['steps']
+    fewest = min(ended, key=lambda rank: states[rank]['steps'], default=None)
+    begun = [
+        'rank %d began batch %d' % (rank, state['steps'])
+        for rank, state in enumerate(states)
+        if ended and state['steps'] > states[fewest]['steps']
     ]
-    if waiting:
-        begun = ['rank %d began batch %d' % (rank, states[rank]['steps']) for rank in waiting]
+    if begun:
         return UnequalBatchesError(
             'Rank %d ended after %d training batches while %s; give every rank the same number of '
             'batches.' % (fewest, states[fewest]['steps'], ', '.join(begun))
@@ -243,20 +189,16 @@ def _overdue(states, step_timeout):
     step, seconds, host = (states[first][name] for name in ('steps', 'in_step', 'host'))
     if seconds <= step_timeout:
         return None
-    behind = ' and '.join(
+    behind = [
         'rank %d on host %s' % (rank, state['host'])
         for rank, state in enumerate(states)
         if state['steps'] < step
-    )
+    ]
+    waited = 'Rank %d has waited %d s in training batch %d for %s, which did not begin it'
+    lasted = 'Training batch %d has lasted %d s on rank %d on host %s, and all ranks have begun it'
     if behind:
-        return _hang(
-            'Rank %d has waited %d s in training batch %d for %s, which did not begin it'
-            % (first, seconds, step, behind)
-        )
-    return _hang(
-        'Training batch %d has lasted %d s on rank %d on host %s, and all ranks have begun it'
-        % (step, seconds, first, host)
-    )
+        return _hang(waited % (first, seconds, step, ' and '.join(behind)))
+    return _hang(lasted % (step, seconds, first, host))
 
 
 def _hang(text):

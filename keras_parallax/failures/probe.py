@@ -5,10 +5,6 @@ import socket
 ANSWERS, GONE, SILENT = 'answers', 'gone', 'silent'
 
 
-#: How often somebody refuses in a row until it counts as gone.
-_REFUSALS = 2
-
-
 def probe(address, seconds=2):
     """Tries to connect to an address.
 
@@ -49,4 +45,4 @@ class Contact:
         self._refusals = self._refusals + 1 if answer == GONE else 0
         if answer == ANSWERS:
             self._heard = now
-        return self._refusals >= _REFUSALS or now - self._heard > self._silent_seconds
+        return self._refusals > 1 or now - self._heard > self._silent_seconds

@@ -1,45 +1,53 @@
-"""A small process beside each rank: speaks for it when it is killed, ends it when it hangs.
+"""A small process beside each rank: says why its rank is lost, and hears why the job ends.
 
 A process that gets SIGKILL, for instance from the kernel when memory runs out, cannot say anything,
 and one that is stopped cannot even end. The watchdog is started by path, as a script with nothing
 but the standard library, so that it costs a few megabytes and no import of TensorFlow.
 
-The user is to be told once why a job ends, so a rank that has something to tell asks its watchdog,
-and the watchdogs ask each other, as `reporter_election` says.
+Each watchdog has a connection to that of rank 0, the hub, on which nothing is sent while all is
+well. The first reason that comes to the hub is why the job ends: the hub tells the user, unless the
+rank does from which it comes, and passes it on to all. A connection that breaks is a reason, too,
+and that to a host which is cut off is broken by the kernel.
 """
 
 import contextlib
-import ctypes
 import json
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
+import uuid
 
-if __package__:
-    from keras_parallax.failures.rendezvous import RendezvousStore
-    from keras_parallax.failures.reporter_election import ReporterElection, encoded
-else:
-    # At the end of the path, where no module of ours can hide one of Python's.
-    sys.path.append(os.path.dirname(os.path.abspath(__file__)))
-    from rendezvous import RendezvousStore
-    from reporter_election import ReporterElection, encoded
+#: A rank says so often that it lives, all ranks at the same time: each takes a third of a
+#: millisecond, and a step is as long as that of the rank that was held up longest.
+_BEAT_SECONDS = 4
 
+#: After this long without a beat the watchdog looks at its rank, and then as often again.
+_TICK_SECONDS = 5
 
-#: After this long without a beat it looks whether the rank is stopped, and then how often again. A
-#: rank that lives beats sooner, and so wakes its watchdog with its beats only.
-_QUIET_SECONDS, _TICK_SECONDS = 5, 1
+#: After this long the kernel breaks the connection to a host that does not answer. It is less than
+#: Gloo's timeout, so that a job ends within 30 seconds, and more than a network's hiccup.
+_CUT_OFF_SECONDS = 14
 
+#: How long a watchdog tries to reach the hub, and a rank waits for what it says.
+_PATIENCE_SECONDS = 10
 
-#: `PR_SET_PDEATHSIG` of Linux: "send me this signal when my parent ends".
-_SIGNAL_AT_PARENTS_END = 1
-
-
-#: How long a rank waits for its watchdog's start, and for an answer: that may wait for others.
-_START_SECONDS, _PATIENCE_SECONDS = 60, 12
+#: What is said of a rank, by how its watchdog or the hub finds it.
+_SENTENCES = {
+    'stopped': 'has been stopped for %d s (SIGSTOP or a debugger) and is killed.',
+    'silent': 'has hung for %d s and is killed.',
+    'ending': 'is told to end by SIGTERM, as by horovodrun after Ctrl-C.',
+    'out of memory': 'was killed, most likely by the kernel, which ran out of memory on that host '
+    'and has killed a process; use smaller batches or tables, or fewer workers on the host.',
+    'ended': 'was killed from outside or crashed; the exit status that horovodrun shows tells how: '
+    '137 is SIGKILL, 143 SIGTERM, as after Ctrl-C, 139 a segmentation fault, 134 an abort.',
+    'gone': 'has ended without a word (killed, out of memory, or crashed).',
+    'cut off': 'does not answer (its host is down, or the network to it).',
+}
 
 
 class Watchdog:
@@ -50,188 +58,242 @@ class Watchdog:
         host: the name of this host.
         silence_seconds: how long the rank may be without `beat`; 0 for any time.
         stopped_seconds: how long it may be stopped (SIGSTOP, a debugger); 0 for any time.
-        address: where the other watchdogs are to reach this one; empty if they are not to.
+        address: where the others are to reach it, if it is the hub.
+        hub: the `place` of the hub, if it is not.
 
     Attributes:
-        place: where they do, as `meet` takes it, or `None`.
+        place: where the others find it, if it is the hub.
     """
 
-    def __init__(self, rank, host, silence_seconds, stopped_seconds, address=''):
-        words = [os.getpid(), rank, host, silence_seconds, stopped_seconds, address]
+    def __init__(self, rank, host, silence_seconds=0, stopped_seconds=0, address='', hub=None):
+        self._rank, self._name = rank, 'Rank %d on host %s' % (rank, host)
+        words = [self._name, address, hub], [os.getpid(), silence_seconds, stopped_seconds]
         self._process = subprocess.Popen(
-            [sys.executable, '-I', os.path.abspath(__file__)] + list(map(str, words)),
+            [sys.executable, '-I', os.path.abspath(__file__), *map(json.dumps, words)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            bufsize=0,
         )
-        self._writing = threading.Lock()
-        self.place = self._answer(_START_SECONDS)
+        self._reason, self._is_dismissed = None, False
+        self._writing, self._settled = threading.Lock(), threading.Event()
+        self.place = json.loads((self._process.stdout.readline() or b'null').decode())
+
+    def attend(self, on_lost, look):
+        """Says in a thread that the rank lives, and hears there why the job ends.
+
+        Args:
+            on_lost: function that is called with a sentence about a rank that is lost, and whether
+                the user has been told.
+            look: function that is called before each `beat`.
+        """
+        threading.Thread(target=self._attend, args=[on_lost, look], daemon=True).start()
+
+    def _attend(self, on_lost, look):
+        line = True
+        while line:
+            seconds = _BEAT_SECONDS - time.time() % _BEAT_SECONDS
+            if not select.select([self._process.stdout], [], [], seconds)[0]:
+                look()
+                self.beat()
+                continue
+            line = self._process.stdout.readline()
+            self._reason = json.loads(line.decode()) if line else self._reason
+            self._settled.set()
+            if line and self._reason[0] is None:
+                on_lost(self._reason[1], True)
+        if not self._is_dismissed:
+            on_lost(self._name + ' has lost its watchdog, which was killed.', False)
 
     def beat(self):
-        """Says that the rank lives. To be called several times in `silence_seconds`.
-
-        Each call wakes the watchdog, which takes a third of a millisecond.
-        """
+        """Says that the rank lives. To be called several times in `silence_seconds`."""
         self._send('beat')
 
     def dismiss(self):
         """Says that the rank is about to end, and has said why if there is something to say."""
-        self._send('dismiss')
+        self._is_dismissed = True
+        self._send('bye')
 
-    def meet(self, places):
-        """Says where the watchdogs of the other ranks are to be found.
+    def report(self, predicate):
+        """Has the job end, and the user told why: what there is to say of this rank."""
+        self._send([None, '%s %s' % (self._name, predicate)])
 
-        Args:
-            places: the `place` of each, a list in order of rank.
-        """
-        self._send('meet', places)
-
-    def is_told(self, text=''):
-        """Whether the user has been told why the job ends, or is by another rank.
-
-        If not, this rank is to tell it now. One thread asks, once, as `ProcessEnd.fail` does.
+    def claim(self, text):
+        """Asks whether this rank is to tell the user why the job ends. To be called in `attend`.
 
         Args:
-            text: what there is to tell, if this rank cannot be heard itself. Where another can, it
-                is told then.
+            text: what it is about to tell.
+
+        Returns:
+            What the user is told, as a list: the rank that tells, `None` for the hub, and its text.
         """
-        self._send('tell', text.replace('\n', ' '))
-        return bool(self._answer(_PATIENCE_SECONDS))
+        self._send([self._rank, text])
+        self._settled.wait(_PATIENCE_SECONDS)
+        return self._reason or [self._rank, text]
 
-    def _answer(self, seconds):
-        is_there = select.select([self._process.stdout], [], [], seconds)[0]
-        return json.loads((self._process.stdout.readline() if is_there else b'') or b'null')
-
-    def _send(self, *message):
-        # The job can do without a watchdog that was ended from outside.
-        with contextlib.suppress(BrokenPipeError), self._writing:
-            os.write(self._process.stdin.fileno(), encoded(message))
+    def _send(self, message):
+        with contextlib.suppress(BrokenPipeError), self._writing:  # It may have been killed.
+            _write(self._process.stdin.fileno(), message)
 
 
-#: What a watchdog says of a rank, by the state in which it finds it.
-_SENTENCES = {
-    'stopped': 'has been stopped for %(seconds)d s (SIGSTOP or a debugger) and is killed.',
-    'silent': 'has hung for %(seconds)d s and is killed.',
-    'ending': 'is told to end by SIGTERM, as by horovodrun after Ctrl-C.',
-    'out of memory': 'was killed, most likely by the kernel, which ran out of memory on that host '
-    'and has killed a process; use smaller batches or tables, or fewer workers on the host.',
-    'ended': 'was killed from outside or crashed; the exit status that horovodrun shows tells how: '
-    '137 is SIGKILL, 143 SIGTERM, as after Ctrl-C, 139 a segmentation fault, 134 an abort.',
-}
+def _write(descriptor, message):
+    os.write(descriptor, json.dumps(message).encode() + b'\n')
 
 
-def sentence(rank, host, state, seconds=0):
-    """What the watchdog of a rank on a host says; `seconds`: how long it is stopped or silent."""
-    return 'Rank %d on host %s ' % (rank, host) + _SENTENCES[state] % {'seconds': seconds}
+class _Process:
+    """What the watchdog of a rank with a name does; the hub has an address, the others its place.
+
+    It hears of its rank, by descriptor 0, and of the hub or, if it is that, of all others. Each
+    says in lines of JSON that it lives, or ends well, or why the job is to end: the rank that tells
+    the user, or `None`, and what that is told.
+    """
+
+    def __init__(self, name, address, hub):
+        # Those of whom it is to hear, by descriptor, and what has come of a line.
+        self._names, self._received = {0: name}, {0: b''}
+        self._reason = self._hub = self._listener = self.place = None
+        self._kills = _out_of_memory_kills()
+        with contextlib.suppress(OSError):  # A job goes on without.
+            if hub:
+                connection = socket.create_connection(hub[:2], _PATIENCE_SECONDS)
+                connection.settimeout(None)
+                self._hub = self._connected(connection)
+                self._names[self._hub] = hub[3]
+                _write(self._hub, [hub[2], name])
+            elif address:
+                self._listener = socket.socket()
+                self._listener.bind((address, 0))
+                self._listener.listen(128)
+                self.place = [address, self._listener.getsockname()[1], uuid.uuid4().hex, name]
+
+    def _connected(self, connection):
+        for level, option, value in (
+            (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+            (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _CUT_OFF_SECONDS // 2),
+            (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 2),
+            (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _CUT_OFF_SECONDS * 1000),
+        ):
+            connection.setsockopt(level, option, value)
+        descriptor = connection.detach()
+        self._received[descriptor] = b''
+        return descriptor
+
+    def run(self, process, silence_seconds, stopped_seconds):
+        """Watches its parent process until that has ended and nobody needs this hub."""
+        # Ctrl-C in a terminal is for the job, which the watchdog outlives by a moment. But
+        # horovodrun may end it first: where the shell has become the rank, it takes it for that.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, lambda *arguments: self._lose(0, 'ending'))
+        _write(1, self.place)
+        tick = min(limit for limit in (_TICK_SECONDS, silence_seconds, stopped_seconds) if limit)
+        # Ticks are counted, not seconds: a host that was suspended, or a group of processes that
+        # was stopped together with its watchdog, must not find itself overdue.
+        silent, stopped = 0, -tick
+        while 0 in self._names or self._names and not (self._hub and self._reason):
+            sources = [*self._received] + [self._listener] * bool(self._listener)
+            ready = select.select(sources, [], [], tick if 0 in self._names else None)[0]
+            for source in ready:
+                self._receive(source)
+            if ready:
+                # Who speaks is neither.
+                silent, stopped = (0, -tick) if 0 in ready else (silent, stopped)
+                continue
+            silent, stopped = silent + tick, stopped + tick if _is_stopped(process) else -tick
+            if os.getppid() != process:
+                self._close(0)  # A fork of it that reads data, say, keeps the descriptor open.
+                continue
+            for state, seconds, limit in (
+                ('stopped', stopped, stopped_seconds),
+                ('silent', silent, silence_seconds),
+            ):
+                if 0 < limit <= seconds:
+                    self._lose(0, state, seconds)
+                    os.kill(process, signal.SIGKILL)
+                    break
+
+    def _receive(self, source):
+        """Takes what has come on a descriptor, or a new connection."""
+        if source is self._listener:
+            with contextlib.suppress(OSError):  # It may be gone.
+                self._connected(source.accept()[0])
+        if source not in self._received:
+            return
+        received, state = b'', 'gone'
+        try:
+            received = os.read(source, 65536)
+        except OSError as error:
+            state = 'gone' if isinstance(error, ConnectionResetError) else 'cut off'
+        *lines, self._received[source] = (self._received[source] + received).split(b'\n')
+        try:
+            for line in lines:
+                self._hear(source, json.loads(line.decode()))
+        except (ValueError, TypeError):
+            received = b''  # A stranger says what is no message, or does not know the key.
+        if not received or not (lines or source in self._names):
+            self._close(source, state)
+
+    def _hear(self, source, message):
+        if source not in self._names:
+            key, name = message
+            if key != self.place[2]:
+                raise ValueError(key)
+            self._names[source] = name
+            if self._reason:
+                _write(source, self._reason)
+        elif message == 'bye':
+            del self._names[source]
+            if self._hub:
+                self._give('bye')
+                del self._names[self._hub]
+        elif source == self._hub:
+            self._settle(*message)
+        elif message != 'beat':
+            self._give(message)
+
+    def _close(self, source, state='gone'):
+        """Takes note that nothing more will come on a descriptor."""
+        del self._received[source]
+        os.close(source)
+        if source == self._hub:
+            self._hub = None
+        if source == 0:
+            state = 'out of memory' if _out_of_memory_kills() > self._kills else 'ended'
+        if source in self._names:
+            self._lose(source, state)
+            del self._names[source]
+
+    def _lose(self, source, state, *seconds):
+        if source in self._names:
+            self._give([None, '%s %s' % (self._names[source], _SENTENCES[state] % seconds)])
+
+    def _give(self, message):
+        if self._hub:
+            with contextlib.suppress(OSError):  # That the hub is gone will be heard.
+                _write(self._hub, message)
+        else:
+            self._settle(*message)
+
+    def _settle(self, teller, text):
+        if self._reason is not None:
+            return
+        self._reason = [teller, text]
+        with contextlib.suppress(OSError):  # The launcher may have gone, and the terminal.
+            if teller is None and not self._hub:
+                print(text, file=sys.stderr, flush=True)
+        for source in set(self._names) - {self._hub}:
+            with contextlib.suppress(OSError):  # It may have ended.
+                _write(source or 1, self._reason)
 
 
 def _out_of_memory_kills():
     """How many processes the kernel has killed for want of memory since the host started."""
     with open('/proc/vmstat') as file:
-        for line in file:
-            if line.startswith('oom_kill '):
-                return int(line.split()[1])
-    return 0
+        return int(dict(line.split() for line in file).get('oom_kill', 0))
 
 
 def _is_stopped(process):
-    try:
-        with open('/proc/%d/stat' % process) as file:
-            return file.read().rpartition(')')[2].split()[0] in 'Tt'
-    except FileNotFoundError:
-        return False
-
-
-def _watch(process, rank, host, silence_seconds, stopped_seconds, election):
-    """Watches its parent process until that is dismissed, has ended or had to be ended."""
-    kills = _out_of_memory_kills()
-    rest, lasts, ended = b'', True, _woken_at_end_of_parent()
-    silent = stopped = 0
-    limits = [limit for limit in (silence_seconds, stopped_seconds) if limit]
-    quiet, tick = (min([seconds] + limits) for seconds in (_QUIET_SECONDS, _TICK_SECONDS))
-    due, waited = time.monotonic() + quiet, quiet
-    while True:
-        lives = os.getppid() == process
-        patience = max(0, due - time.monotonic()) if lives else 0
-        ready = select.select([0] * lasts + [ended] + election.sources(), [], [], patience)[0]
-        if ended in ready:
-            os.read(ended, 4096)
-        if 0 in ready:
-            received = os.read(0, 65536)
-            lasts, rest = bool(received), rest + received
-        *lines, rest = rest.split(b'\n')
-        for line in lines:
-            # Who speaks is neither silent nor stopped.
-            due, waited, silent, stopped = time.monotonic() + quiet, quiet, 0, 0
-            word, *arguments = json.loads(line.decode())
-            if word == 'dismiss':
-                return
-            if word == 'meet':
-                election.meet(dict(enumerate(*arguments)))
-            elif word == 'tell':
-                _reply(election.tell(*arguments))
-        for source in ready:
-            election.receive(source)
-        if not lives:
-            break
-        if time.monotonic() < due:
-            continue
-        # Ticks are counted, not seconds: a host that was suspended, or a group of processes that
-        # was stopped together with its watchdog, must not find itself overdue.
-        silent += waited
-        # Of the first wait, it may have been stopped for a part only.
-        stopped = stopped + min(waited, tick) if _is_stopped(process) else 0
-        due, waited = time.monotonic() + tick, tick
-        for state, seconds, limit in (
-            ('stopped', stopped, stopped_seconds),
-            ('silent', silent, silence_seconds),
-        ):
-            if limit and seconds >= limit:
-                election.tell(sentence(rank, host, state, seconds))
-                os.kill(process, signal.SIGKILL)
-                return
-    state = 'out of memory' if _out_of_memory_kills() > kills else 'ended'
-    election.tell(sentence(rank, host, state))
-
-
-def _woken_at_end_of_parent():
-    """A pipe's end that has something to read when this process's parent has ended.
-
-    The parent's pipe does not tell: a fork of it that reads data holds that, too. The kernel sends
-    its signal at the end of each thread that the watchdog is a child of, also of the last one.
-    """
-    reading, writing = os.pipe()
-    os.set_blocking(writing, False)
-    signal.set_wakeup_fd(writing)
-    signal.signal(signal.SIGUSR1, lambda number, frame: None)
-    ctypes.CDLL(None).prctl(_SIGNAL_AT_PARENTS_END, int(signal.SIGUSR1))
-    return reading
-
-
-def _reply(answer):
-    with contextlib.suppress(OSError):  # The rank may have ended.
-        os.write(1, encoded(answer))
-
-
-class _ToldToEnd(Exception):
-    """The watchdog got SIGTERM."""
-
-
-def _main(process, rank, host, silence_seconds, stopped_seconds, address):
-    def end(number, frame):
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        raise _ToldToEnd
-
-    # Ctrl-C in a terminal is for the job, which the watchdog outlives by a moment. But horovodrun
-    # may end it first: where the shell has become the rank, it takes the watchdog for the rank.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    election = ReporterElection(rank, address, RendezvousStore(os.environ))
-    _reply(election.place)
-    try:
-        signal.signal(signal.SIGTERM, end)
-        _watch(process, rank, host, silence_seconds, stopped_seconds, election)
-    except _ToldToEnd:
-        election.tell(sentence(rank, host, 'ending'))
+    with contextlib.suppress(FileNotFoundError), open('/proc/%d/stat' % process) as file:
+        return file.read().rpartition(')')[2].split()[0] in 'Tt'
 
 
 if __name__ == '__main__':
-    _main(*map(int, sys.argv[1:3]), sys.argv[3], *map(float, sys.argv[4:6]), sys.argv[6])
+    _Process(*json.loads(sys.argv[1])).run(*json.loads(sys.argv[2]))

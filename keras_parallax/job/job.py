@@ -53,8 +53,8 @@ class Job:
         self.process_end = ProcessEnd()
         self.watch = Watch(step_timeout, self.activity, self.write_order, self.process_end)
         self.servers = ShardServers(self)
-        with self.watch.starting(os.environ):
-            hvd.init()
+        self.watch.meet(os.environ)
+        hvd.init()
         self.rank, self.size, self.local_rank = hvd.rank(), hvd.size(), hvd.local_rank()
         self.config = session_config.of_worker(self.local_rank, given)
         self.token, self.cluster = None, costs.Cluster()
@@ -67,12 +67,11 @@ class Job:
             self._meet()
 
     def _meet(self):
-        watchdog = self.process_end.watchdog
-        own = [*self.host_names, self.local_rank, watchdog.place, secrets.token_hex(8)]
+        own = [*self.host_names, self.local_rank, self.watch.hub, secrets.token_hex(8)]
         with self.call('the start of the job'):
-            self.host_names, local_ranks, places, tokens = zip(*self.gather(own))
+            self.host_names, local_ranks, hubs, tokens = zip(*self.gather(own))
         self.token = tokens[0]
-        watchdog.meet(places)
+        self.watch.join(hubs[0])
         self.hosts = hosts_of(list(zip(self.host_names, local_ranks)))
         # Hosts may have unequal numbers of workers, but every rank must plan alike.
         workers = -(-self.size // len(self.hosts))

@@ -5,7 +5,6 @@ import time
 
 from keras_parallax.errors import PlanError, ServerLostError
 from keras_parallax.failures import probe
-from keras_parallax.failures.liveness import Peer
 from keras_parallax.job import dedicated_servers, worker_servers
 from keras_parallax.job.server_layout import checked, place_servers
 
@@ -72,13 +71,9 @@ class ShardServers:
             if not addresses and not isinstance(other, tuple):
                 # 'host' and `None` differ only in which workers' servers hold shards.
                 return served[0], place_servers(wanted, job.size, first_ranks)
-        self.server, addresses_of_ranks, server_job = worker_servers.start_servers(
+        self.server, server_job = worker_servers.start_servers(
             job.rank, job.config, job.gather, addresses
         )
-        if job.size > 1:
-            peers = dict(enumerate(map(Peer, job.host_names, addresses_of_ranks)))
-            del peers[job.rank]
-            job.watch.set_peers(peers)
         servers = place_servers(wanted, job.size, first_ranks, server_job)
         self._dedicated.update(
             (address, (server_job, number)) for number, address in enumerate(addresses)

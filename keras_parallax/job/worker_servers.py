@@ -56,8 +56,8 @@ def _free_port(address):
 def start_servers(rank, config, gather, dedicated=()):
     """Starts this process's server and finds the other servers of the job. A collective call.
 
-    Returns this process's `tf.train.Server`, which knows the addresses of all others; those of all
-    ranks' servers, each `'address:port'`; and TensorFlow's job name of the dedicated ones.
+    Returns this process's `tf.train.Server`, which knows the addresses of all others, and
+    TensorFlow's job name of the dedicated ones.
 
     Raises:
         ParallaxError: a rank found no port that its server could listen on.
@@ -84,4 +84,4 @@ def start_servers(rank, config, gather, dedicated=()):
         problem = gather(dedicated_servers.assign(tasks, server_job) if rank == 0 else None)[0]
         if problem:
             raise ServerLostError(problem)
-    return server, tasks[WORKER_JOB], server_job
+    return server, server_job

@@ -1,5 +1,6 @@
 """Every job ends: with the right exit code, a sentence that names the cause, and nothing left."""
 
+import json
 import re
 import signal
 import socket
@@ -51,17 +52,13 @@ WAYS = {
     'killed': [r'Rank 1 on host \S+ was killed from outside or crashed'],
     'killed_together': [r'Rank [0-2] on host \S+ was killed from outside or crashed'],
     'killed_alone': [r'Rank 0 on host \S+ was killed from outside or crashed'],
-    'killed_with_its_watchdog': [ENDS + r'Rank 1 on host \S+ has ended without a word'],
+    'killed_with_its_watchdog': [r'Rank 1 on host \S+ has ended without a word'],
     'killed_before_it_meets': [r'Rank 1 on host \S+ was killed from outside or crashed'],
     'killed_before_it_serves': [r'Rank 1 on host \S+ was killed from outside or crashed'],
     'killed_before_the_job': [
-        r'Rank 0 ends: Rank 0 on host \S+ has waited in vain for rank 1 on host \S+ to start'
+        r'Rank 0 ends: Rank 0 on host \S+ has waited in vain for rank 1 to start'
     ],
-    'stopped': [
-        r'Rank 1 on host \S+ has been stopped for \d+ s .* and is killed|'
-        + ENDS
-        + r'Rank 1 on host \S+ does not answer'
-    ],
+    'stopped': [r'Rank 1 on host \S+ has been stopped for \d+ s .* and is killed'],
     'hung': [
         ENDS + r'Rank 0 has waited \d\d s in training batch 4 for rank 1 on host \S+, which did '
         r'not begin it',
@@ -131,7 +128,8 @@ def left_over(output):
     """The processes of a job that still run, their watchdogs, and the ports it still has open."""
     processes, ports = [], []
     commands = [process.info['cmdline'] or [] for process in psutil.process_iter(['cmdline'])]
-    watched = [command[3] for command in commands if command[2:3] == [watchdog.__file__]]
+    words = [command[4] for command in commands if command[2:3] == [watchdog.__file__]]
+    watched = [str(json.loads(text)[0]) for text in words]
     for number, port in re.findall(r'PROCESS (\d+) PORT (\d+)', output):
         if psutil.pid_exists(int(number)) or number in watched:
             processes.append(number)

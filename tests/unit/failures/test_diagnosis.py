@@ -10,7 +10,7 @@ from keras_parallax.errors import (
     UnequalCallsError,
     WorkerFailedError,
 )
-from keras_parallax.failures.diagnosis import diagnose, different_calls, report_due, reporter_rank
+from keras_parallax.failures.diagnosis import diagnose, different_calls, report_due
 
 
 def running(steps, in_step=0, host='here'):
@@ -207,24 +207,6 @@ def test_a_step_that_all_ranks_have_begun_and_none_ends_is_named():
 
 def test_a_failure_counts_more_than_a_step_that_is_overdue():
     assert 'failed' in str(diagnose([running(4, 700), failed(3)], 600))
-
-
-# --- who tells the user ---
-
-
-def test_the_lowest_rank_that_is_not_to_blame_tells():
-    assert reporter_rank([running(3), failed(3), running(3)]) == 0
-    assert reporter_rank([failed(3), failed(2), running(3), running(3)]) == 2
-    # Who waits for others has begun more steps, and who has ended waits for nobody.
-    assert reporter_rank([running(3), running(4), running(4)]) == 1
-    assert reporter_rank([finished(3), finished(3), running(4), running(4)]) == 2
-    # The script has caught what it would be told.
-    assert reporter_rank([broken(5, 4), running(4)]) == 1
-
-
-def test_somebody_tells_although_nobody_is_left():
-    assert reporter_rank([failed(3), finished(2), finished(2)]) == 1
-    assert reporter_rank([failed(3), failed(3)]) == 0
 
 
 # --- when ranks report --------------------------------------------------------

@@ -1,11 +1,12 @@
 """How a process ends, without one that does."""
 
+import socket
 import threading
 from types import SimpleNamespace
 
 import pytest
 
-from keras_parallax.errors import WorkerFailedError
+from keras_parallax.errors import PlanError, WorkerFailedError
 from keras_parallax.job import process_end
 from keras_parallax.job.process_end import ProcessEnd
 
@@ -47,9 +48,13 @@ def abandoned(monkeypatch):
     return sessions
 
 
-def with_watchdog(ending, is_told):
-    ending.watchdog = SimpleNamespace(is_told=is_told, dismiss=lambda: None)
+def with_watchdog(ending, claim):
+    ending.watchdog = SimpleNamespace(claim=claim, dismiss=lambda: None)
     return ending
+
+
+def told_by_another(text):
+    return [1, 'another reason']
 
 
 class Step:
@@ -66,6 +71,22 @@ class Session:
     """A session that may be abandoned."""
 
 
+class StubWatchdog:
+    """A watchdog without a process, whose rank tells what it claims."""
+
+    def __init__(self, rank, host, **options):
+        self.made_of = rank, host, options
+
+    def attend(self, on_lost, look):
+        self.on_lost = on_lost
+
+    def claim(self, text):
+        return [self.made_of[0], text]
+
+    def dismiss(self):
+        """Nobody hears it."""
+
+
 def test_the_first_problem_counts_and_interrupts_the_steps_there_are(ending):
     step = Step()
     ending.interrupt_on_failure(step)
@@ -78,14 +99,14 @@ def test_the_first_problem_counts_and_interrupts_the_steps_there_are(ending):
 def test_no_lock_is_held_while_the_watchdog_asks_the_others(ending):
     """Who fails, or comes to its end, meanwhile does not wait for that."""
 
-    def is_told(words):
+    def claim(text):
         second = threading.Thread(target=ending.fail, args=[WorkerFailedError('another')])
         second.start()
         second.join(10)
         assert not second.is_alive() and ending.problem is None
-        return True
+        return told_by_another(text)
 
-    with_watchdog(ending, is_told).fail(PROBLEM)
+    with_watchdog(ending, claim).fail(PROBLEM)
     assert ending.problem is PROBLEM
 
 
@@ -112,27 +133,47 @@ def test_a_process_whose_job_cannot_go_on_ends_and_says_why_once(ending, abandon
 
 
 def test_a_process_ends_silently_where_the_user_has_been_told(ending, capsys):
-    with_watchdog(ending, lambda words: True).fail(PROBLEM)
+    with_watchdog(ending, told_by_another).fail(PROBLEM)
     with pytest.raises(Exited):
         ending.finish()
     assert not capsys.readouterr().err
-    assert not ending.shows(PROBLEM, is_told=False)
+    assert not ending.shows(PROBLEM)
 
 
 def test_the_problem_is_shown_once_and_another_error_beside_it(ending):
     ending.fail(PROBLEM)
-    assert ending.shows(KeyError('another'), is_told=False)
-    assert ending.shows(PROBLEM, is_told=False) and not ending.shows(PROBLEM, is_told=False)
+    assert ending.shows(KeyError('another'))
+    assert ending.shows(PROBLEM) and not ending.shows(PROBLEM)
 
 
-def test_what_several_ranks_find_wrong_alike_is_shown_by_one(ending):
-    assert not ending.shows(KeyError('the same everywhere'), is_told=True)
+@pytest.mark.parametrize('teller, shown', [(0, True), (1, False), (None, False)])
+def test_what_several_ranks_find_wrong_alike_is_shown_by_the_first(ending, teller, shown):
+    with_watchdog(ending, lambda text: [teller, text])
+    assert ending.shows(PlanError('the same everywhere')) is shown
+    # A user's own error is shown wherever it comes.
+    assert ending.shows(KeyError('the same everywhere'))
+    with_watchdog(ending, told_by_another)
+    assert ending.shows(PlanError('of this rank alone'))
 
 
-@pytest.mark.parametrize(
-    'is_told, at_start, seconds', [(False, False, 10), (True, False, 20), (True, True, 0)]
-)
-def test_after_a_loss_who_tells_of_it_ends_first(ending, is_told, at_start, seconds):
-    with_watchdog(ending, lambda words: is_told)
-    ending.fail(PROBLEM, lost=True, at_start=at_start)
-    assert Timer.seconds == [seconds] and ending.lost_at is not None
+def test_a_loss_that_the_watchdog_has_told_ends_the_process_silently_and_without_horovod(
+    ending, monkeypatch, capsys
+):
+    monkeypatch.setattr(process_end, 'Watchdog', StubWatchdog)
+    ending.start_watchdog(2, lambda: None, hub='there')
+    assert ending.watchdog.made_of == (2, socket.gethostname(), {'hub': 'there'})
+    ending.watchdog.on_lost('Rank 1 on host a was killed.', True)
+    assert isinstance(ending.problem, WorkerFailedError) and Timer.seconds == [8]
+    monkeypatch.setattr(ending, 'shut_horovod_down', pytest.fail)
+    with pytest.raises(Exited):
+        ending.finish()
+    assert ending.has_lost and not capsys.readouterr().err
+
+
+def test_a_rank_whose_watchdog_was_killed_tells_that_itself(ending, monkeypatch, capsys):
+    monkeypatch.setattr(process_end, 'Watchdog', StubWatchdog)
+    ending.start_watchdog(2, lambda: None)
+    ending.watchdog.on_lost('Rank 2 on host a has lost its watchdog.', False)
+    with pytest.raises(Exited):
+        ending.finish()
+    assert capsys.readouterr().err == 'Rank 2 ends: Rank 2 on host a has lost its watchdog.\n'

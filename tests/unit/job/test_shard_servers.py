@@ -30,7 +30,7 @@ def dedicated(monkeypatch):
 
     def start_servers(rank, config, gather, addresses):
         started.append(addresses)
-        return 'server %d' % len(started), ['r:1'], 'job'
+        return 'server %d' % len(started), 'job'
 
     monkeypatch.setattr(worker_servers, 'start_servers', start_servers)
     monkeypatch.setattr(ShardServers, '_look_after', lambda servers, addresses: None)

@@ -1,7 +1,9 @@
 """What the watch does with what it hears, without other ranks."""
 
 import socket
+import sys
 import threading
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -15,18 +17,25 @@ ERROR = WorkerFailedError('Rank 1 on host a failed.')
 
 
 class ProcessEnd:
-    """Notes what fails, and says whether an error is shown."""
+    """Notes what fails, and what the watchdog is told."""
 
     def __init__(self):
-        self.problem, self.failed, self.is_told = None, [], None
-        self.decided = threading.Event()
+        self.problem, self.failed, self.reported = None, [], []
+        self.decided, self.watchdog = threading.Event(), None
+        self.started = []
 
     def fail(self, problem, **options):
         self.failed.append((problem, options))
 
-    def shows(self, error, is_told):
-        self.is_told = is_told
-        return not is_told
+    def finish(self):
+        raise SystemExit
+
+    def shows(self, error):
+        return not isinstance(error, WorkerFailedError)
+
+    def start_watchdog(self, rank, look, **options):
+        self.started.append((rank, options))
+        self.watchdog = SimpleNamespace(place='here', report=self.reported.append)
 
 
 @pytest.fixture
@@ -42,20 +51,11 @@ def test_one_rank_alone_is_told_at_once_that_a_server_is_gone(made):
 
 
 def test_of_several_ranks_all_hear_that_a_server_is_gone_by_what_this_one_reports(made):
-    made._liveness = SimpleNamespace(peers={})
+    made._excepthook = sys.excepthook
     made.lose_server('The server at a:1 is gone.')
     report = made._report()
     assert not made._process_end.failed
     assert report['lost'] == 'The server at a:1 is gone.' and report['host'] == socket.gethostname()
-
-
-@pytest.mark.parametrize('peers, is_heard', [({}, True), ({1: 'b'}, False)])
-def test_lost_ranks_end_the_job_at_once_where_nothing_has_begun(made, peers, is_heard):
-    made._liveness = SimpleNamespace(peers=peers)
-    made._lose(ERROR, is_heard=is_heard)
-    words = '' if is_heard else str(ERROR)
-    expected = {'words': words, 'lost': True, 'at_start': not peers}
-    assert made._process_end.failed == [(ERROR, expected)]
 
 
 def test_an_error_that_ends_the_script_is_reported_and_shown(made):
@@ -69,16 +69,66 @@ def test_an_error_that_ends_the_script_is_reported_and_shown(made):
     assert (report['state'], report['error']) == (FAILED, "KeyError: 'the user made a mistake'")
 
 
-@pytest.mark.parametrize('rank, is_told', [(0, False), (1, True)])
-def test_what_ranks_find_wrong_alike_is_shown_by_the_lowest(made, rank, is_told):
-    name = 'keras_parallax.errors.WorkerFailedError: %s' % ERROR
-    made._rank, made._states = rank, [{'error': name}, {'error': name}]
-    made._excepthook = lambda kind, error, trace: None
+def test_what_another_rank_shows_is_reported_and_not_shown(made):
+    made._excepthook = pytest.fail
     made._has_reported.set()
     made._on_exception(WorkerFailedError, ERROR, None)
-    assert made._process_end.is_told is is_told
+    assert made._report()['error'] == 'keras_parallax.errors.WorkerFailedError: %s' % ERROR
 
 
 def test_nobody_waits_for_a_reason_where_there_is_but_one_rank(made):
     made.await_problem()
     assert not made._process_end.decided.is_set()
+
+
+@pytest.fixture
+def environ(monkeypatch):
+    """The environment of rank 1 of 2 on one host, whose hub's place is known; what it leaves."""
+    monkeypatch.setattr(watch, 'horovod_aborts', lambda instead: lambda: None)
+    left = {0: 'there'}
+    monkeypatch.setattr(
+        watch.rendezvous, 'leave', lambda environ, rank, hub: left.update({rank: hub})
+    )
+    monkeypatch.setattr(watch.rendezvous, 'entries', lambda environ, ranks: dict(left))
+    return {'HOROVOD_RANK': '1', 'HOROVOD_SIZE': '2'}
+
+
+def test_a_rank_meets_the_others_and_joins_the_hub_once(made, environ):
+    made.meet(environ)
+    made.join('elsewhere')
+    options = {'silence_seconds': 630, 'stopped_seconds': 18, 'hub': 'there'}
+    assert made._process_end.started == [(1, options)] and not made.hub
+
+
+def test_rank_0_has_the_hub_and_names_who_does_not_come(made, environ, monkeypatch):
+    monkeypatch.setenv('HOROVOD_GLOO_TIMEOUT_SECONDS', '1')
+    with pytest.raises(SystemExit):
+        made.meet(dict(environ, HOROVOD_RANK='0', HOROVOD_SIZE='4'))
+    assert made.hub == 'here'
+    ((problem, options),) = made._process_end.failed
+    assert 'has waited in vain for rank 1 and rank 2 and rank 3 to start' in str(problem)
+    assert options == {'has_lost': True}
+
+
+def test_where_horovod_has_met_before_ranks_do_not_meet_in_its_store(made, environ, monkeypatch):
+    def closed(*arguments):
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(watch.rendezvous, 'leave', closed)
+    made.meet(environ)
+    assert not made._process_end.started
+    made.join('there')
+    assert made._process_end.started
+
+
+def test_a_rank_without_its_launcher_or_without_news_has_the_watchdog_tell(made, environ):
+    made.meet(environ)
+    made._look()
+    assert not made._process_end.reported
+    made._waiting_since = time.monotonic() - 663
+    made._look()
+    made._parent = -1
+    made._look()
+    news, launcher = made._process_end.reported
+    assert news == 'has had no news of the other ranks for 662 s (step_timeout).'
+    assert launcher.startswith('has lost its launcher')
