@@ -128,7 +128,7 @@ def stacks():
 def pins(stack, python):
     """What a lock file has installed: dict from package to version."""
     with open(os.path.join(ROOT, 'requirements', 'lock-%s.txt' % stack)) as file:
-        requirements = [Requirement(line) for line in file if not line.startswith('#')]
+        requirements = [Requirement(line.strip()) for line in file if not line.startswith('#')]
     return {
         normal(requirement.name): str(requirement.specifier)[len('==') :]
         for requirement in requirements
