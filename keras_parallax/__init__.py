@@ -2,9 +2,11 @@
 
 from keras_parallax.compat import versions as _versions
 
-# What follows, an older Python cannot even read, and a newer one has no TensorFlow 1.11 for.
+# What follows, an older Python cannot even read.
 _versions.require_python()
 
+# TensorFlow is looked at first: where it is missing, much else may be.
+from keras_parallax.compat import stack as _stack  # noqa: F401  # isort: skip
 from keras_parallax import callbacks
 from keras_parallax.checkpoint.keras_file_write import save_model
 from keras_parallax.checkpoint.resume import latest_checkpoint

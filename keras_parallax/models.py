@@ -212,9 +212,8 @@ def _recording(original):
             else:
                 kwargs['regularizer'] = penalty
         weight = original(layer, *args, **kwargs)
-        # `l2(0.)` returns the number 0.
-        asks = regularizer if penalties else None
-        graph_scope.records[weight] = WeightRecord(package.name, layer.name, asks, penalties)
+        # Keras 2.15 asks for the penalty later, and for a new one each time.
+        graph_scope.records[weight] = WeightRecord(package.name, layer.name, regularizer, penalties)
         return weight
 
     return add_weight

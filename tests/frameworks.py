@@ -3,7 +3,9 @@
 What tests build is a graph. TensorFlow 2 still has graphs and sessions, in `tensorflow.compat.v1`.
 """
 
+import functools
 import importlib
+import types
 
 import tensorflow
 
@@ -17,13 +19,23 @@ else:
     KERAS_PACKAGES = ('tf.keras',)
 
 
+@functools.lru_cache(maxsize=None)
 def keras_module(name):
-    """The module called `'keras'` or `'tf.keras'`: Keras 2, not 3."""
+    """The module called `'keras'` or `'tf.keras'`: Keras 2, not 3.
+
+    Beside TensorFlow 2 its `optimizers` are those for graphs, which Keras has in
+    `optimizers.legacy`.
+    """
     if name == 'keras':
         return importlib.import_module('keras')
     if tensorflow.__version__.startswith('1.'):
         return tf.keras
     try:
-        return importlib.import_module('tf_keras')
+        keras = importlib.import_module('tf_keras')
     except ImportError:
-        return tf.keras
+        keras = importlib.import_module('keras')
+    optimizers = types.ModuleType(keras.optimizers.__name__)
+    vars(optimizers).update({**vars(keras.optimizers), **vars(keras.optimizers.legacy)})
+    for_graphs = types.ModuleType(keras.__name__)
+    vars(for_graphs).update(vars(keras), optimizers=optimizers)
+    return for_graphs

@@ -23,6 +23,8 @@ def gated(optimizer):
 
         optimizer.compute_gradients = compute_gradients
         return optimizer
+    if not hasattr(optimizer, 'updates'):
+        return optimizer  # Keras 2.15 updates resources, in the order that it needs.
     cls = type(optimizer)
 
     class Gated(cls):

@@ -7,15 +7,13 @@ from types import ModuleType
 from typing import NamedTuple
 
 from keras_parallax.compat import patches
+from keras_parallax.compat.stack import generation
 from keras_parallax.compat.tensorflow_api import tf, value_without_devices
 from keras_parallax.compat.versions import SUPPORTED, require
 from keras_parallax.errors import StackError
 
 # isort: split
 from tensorflow.python.framework import tensor_util as _tensor_util
-from tensorflow.python.keras.engine import base_layer as _tf_keras_base
-from tensorflow.python.ops import gradients as _gradients
-from tensorflow.python.ops import gradients_impl as _gradients_impl
 
 
 class KerasPackage(NamedTuple):
@@ -37,39 +35,34 @@ class KerasPackage(NamedTuple):
     @property
     def backend(self):
         """The package's `backend` module."""
-        return self.module.backend
+        return generation.keras_backend(self.name)
 
     @property
     def saving(self):
-        """The module that reads and writes the package's files."""
-        return importlib.import_module(self._internal + '.engine.saving')
+        """The module that reads and writes the package's HDF5 files."""
+        return generation.keras_saving(self.name)
 
     @property
     def network(self):
         """The base class of its models, which has `save`, `save_weights` and `load_weights`."""
-        return importlib.import_module(self._internal + '.engine.network').Network
+        return self.patched['Network']
+
+    @property
+    def optimizer(self):
+        """The base class of its optimizers."""
+        return self.patched['Optimizer']
 
     @property
     def patched(self):
         """Dict from names, as `PATCHES` has them, to the classes whose methods are replaced."""
-        callbacks = importlib.import_module(self._internal + '.callbacks')
-        return {
-            'Layer': self.layer,
-            'Network': self.network,
-            'Model': self.module.models.Model,
-            'Optimizer': self.module.optimizers.Optimizer,
-            'CallbackList': callbacks.CallbackList,
-        }
+        return generation.keras_classes(self.name)
 
     @property
     def may_overwrite(self):
         """Function that asks at the terminal whether to overwrite a path."""
-        module = importlib.import_module(self._internal + '.utils.io_utils')
+        inside = generation.KERAS_PACKAGES[self.name]
+        module = importlib.import_module(inside + '.utils.io_utils')
         return module.ask_to_proceed_with_overwrite
-
-    @property
-    def _internal(self):
-        return 'keras' if self.name == 'keras' else 'tensorflow.python.keras'
 
 
 def keras_package(name):
@@ -78,32 +71,36 @@ def keras_package(name):
     Raises:
         StackError: `keras` is missing, or has an unsupported version or backend.
     """
-    if name == 'tf.keras':
-        return KerasPackage('tf.keras', tf.keras, _tf_keras_base.Layer, clip_together=False)
+    if name not in generation.KERAS_PACKAGES:
+        name = 'tf.keras'
     try:
-        import keras
-
-        if _is_tensorflows(keras):
-            return keras_package('tf.keras')
-        from keras.engine import base_layer
+        module = generation.keras_module(name)
     except ImportError as error:
         raise StackError(
             'Keras could not be imported (%s); get it with: %s' % (error, SUPPORTED['Keras'][1])
         ) from error
-    require('Keras', keras.__version__)
-    if keras.backend.backend() != 'tensorflow':
-        raise StackError(
-            'keras-parallax needs Keras with its TensorFlow backend, but it uses %s; set '
-            'KERAS_BACKEND=tensorflow, or "backend" in ~/.keras/keras.json.'
-            % keras.backend.backend()
-        )
-    return KerasPackage('keras', keras, base_layer.Layer, clip_together=True)
+    if name == 'keras':
+        if _is_tensorflows(module):
+            return keras_package('tf.keras')
+        require('Keras', module.__version__)
+        if module.backend.backend() != 'tensorflow':
+            raise StackError(
+                'keras-parallax needs Keras with its TensorFlow backend, but it uses %s; set '
+                'KERAS_BACKEND=tensorflow, or "backend" in ~/.keras/keras.json.'
+                % module.backend.backend()
+            )
+    layer = generation.keras_classes(name)['Layer']
+    return KerasPackage(name, module, layer, clip_together=name == 'keras')
 
 
 def loaded_keras_packages():
     """The `KerasPackage`s that this process has imported: `tf.keras`, and `keras` if it has."""
     imported = sys.modules.get('keras')
-    is_other = imported is not None and not _is_tensorflows(imported)
+    is_other = (
+        'keras' in generation.KERAS_PACKAGES
+        and imported is not None
+        and not _is_tensorflows(imported)
+    )
     return [keras_package(name) for name in ['tf.keras'] + ['keras'] * is_other]
 
 
@@ -115,10 +112,21 @@ def _is_tensorflows(module):
 def package_of(thing):
     """The `KerasPackage` that a layer, a model or an optimizer belongs to, or `None`."""
     for cls in type(thing).__mro__:
-        if cls.__module__.startswith('keras.'):
-            return keras_package('keras')
-        if cls.__module__.startswith('tensorflow.python.keras.'):
-            return keras_package('tf.keras')
+        name = _name_of_package(cls)
+        if name is not None:
+            return keras_package(name)
+    return None
+
+
+def is_of_keras(cls):
+    """Whether a class is one of a Keras package's own."""
+    return _name_of_package(cls) is not None
+
+
+def _name_of_package(cls):
+    for name, inside in generation.KERAS_PACKAGES.items():
+        if (cls.__module__ + '.').startswith(inside + '.'):
+            return name
     return None
 
 
@@ -127,8 +135,8 @@ def gradients_by(function):
 
     Both Keras packages and `tf.train.Optimizer` look it up in a module when they call it (TF 1.11).
     """
-    stand_in = functools.partial(function, _gradients_impl.gradients)
-    return patches.replaced('tf.gradients', [tf, _gradients_impl, _gradients], stand_in)
+    stand_in = functools.partial(function, tf.gradients)
+    return patches.replaced('tf.gradients', generation.GRADIENTS_IN, stand_in)
 
 
 def get_gradients_by(package, function):
@@ -139,7 +147,7 @@ def get_gradients_by(package, function):
         function: `(get_gradients, optimizer, loss, params) -> gradients`; classes that have
             their own still come first.
     """
-    base = package.module.optimizers.Optimizer
+    base = package.optimizer
     compute = base.get_gradients
 
     def get_gradients(self, loss, params):
@@ -153,11 +161,7 @@ def open_session_of(package, graph):
 
     `backend.get_session` would open one and initialize every variable.
     """
-    if package.name == 'keras':
-        from keras.backend import tensorflow_backend as backend
-    else:
-        from tensorflow.python.keras import backend
-    session = backend._SESSION
+    session = generation.keras_session(package.name)
     return session if session is not None and session.graph is graph else None
 
 

@@ -3,11 +3,13 @@
 import contextlib
 from typing import Any, Dict, List, NamedTuple
 
+from keras_parallax.compat.stack import generation
 from keras_parallax.compat.tensorflow_api import tf
 
 # isort: split
 from tensorflow.core.protobuf import config_pb2 as _config_pb2
-from tensorflow.python import pywrap_tensorflow as _c_api
+
+_c_api = generation.c_api
 
 
 class Call(NamedTuple):

@@ -3,20 +3,33 @@
 Whoever imports one of their insides imports this first.
 """
 
-from keras_parallax.compat.versions import SUPPORTED, require, require_python
+import importlib
+import warnings
+
+from keras_parallax.compat.versions import SUPPORTED, require, require_python, untested
 from keras_parallax.errors import StackError
 
 require_python()
 
 try:
-    import tensorflow as tf
+    import tensorflow
 except ImportError as error:
     raise StackError(
         'keras-parallax needs TensorFlow, which could not be imported (%s); get it with: %s'
         % (error, SUPPORTED['TensorFlow'][1])
     ) from error
 
-require('TensorFlow', tf.__version__)
+require('TensorFlow', tensorflow.__version__)
+if untested(tensorflow.__version__):
+    warnings.warn(untested(tensorflow.__version__), stacklevel=2)
+
+#: The module of ours that knows this TensorFlow, and the Keras packages beside it.
+generation = importlib.import_module(
+    'keras_parallax.compat.tensorflow_' + tensorflow.__version__.split('.')[0]
+)
+
+#: TensorFlow by the names of TensorFlow 1, which the engine uses.
+tf = generation.tf
 
 
 def _no_horovod(error):

@@ -5,7 +5,7 @@ The rest of the package imports it as `from keras_parallax.compat.tensorflow_api
 
 import contextlib
 
-from keras_parallax.compat.stack import tf
+from keras_parallax.compat.stack import generation, tf
 
 # isort: split
 # Only a TensorFlow that fits is asked for its insides (`test_stack.py`).
@@ -20,9 +20,11 @@ from tensorflow.python.ops import inplace_ops as _inplace_ops
 from tensorflow.python.ops import resource_variable_ops as _resource_ops
 from tensorflow.python.ops import state_ops as _state_ops
 from tensorflow.python.training import saver as _saver
-from tensorflow.python.training import training_ops as _training_ops
 
 ResourceVariable = _resource_ops.ResourceVariable
+
+#: The class of variables that nobody has asked for another kind of.
+UsualVariable = ResourceVariable if generation.BY_RESOURCE else tf.Variable
 
 
 def replace_input(operation, index, tensor):
@@ -267,7 +269,7 @@ def run_kernel(name, variables, **arguments):
     """
     if isinstance(variables[0], ResourceVariable):
         name = 'resource_' + name
-    kernel = getattr(_training_ops, name)
+    kernel = getattr(generation.training_ops, name)
     changed = kernel(*map(storage, variables), use_locking=True, **arguments)
     return getattr(changed, 'op', changed)
 

@@ -8,12 +8,73 @@ import sys
 
 from keras_parallax.errors import StackError
 
-#: Package to (accepted version prefixes, how to get it).
-SUPPORTED = {
-    'TensorFlow': (('1.11.',), "pip install 'keras-parallax[cpu]' (or [gpu])"),
-    'Keras': (('2.2.4',), 'pip install keras==2.2.4'),
-    'Horovod': (('0.19.',), 'HOROVOD_WITH_TENSORFLOW=1 pip install --no-cache-dir horovod==0.19.5'),
-}
+
+class Stack:
+    """Versions that were tested together.
+
+    Args:
+        name: as the Makefile's `STACK` and the package's extras call it.
+        pythons: the first and the last Python, pairs of numbers.
+        supported: dict from `'TensorFlow'`, `'Keras'` and `'Horovod'` to pairs: how an accepted
+            version begins, a tuple, and how to get one.
+    """
+
+    def __init__(self, name, pythons, supported):
+        self.name, self.pythons, self.supported = name, pythons, supported
+
+
+_HOROVOD_2 = (
+    ('0.28.',),
+    'HOROVOD_WITH_TENSORFLOW=1 HOROVOD_WITH_GLOO=1 pip install --no-cache-dir horovod==0.28.1',
+)
+
+#: By TensorFlow, the reference first. TensorFlows beside the last two are tried with a warning.
+STACKS = (
+    Stack(
+        'tf1.11',
+        ((3, 6), (3, 6)),
+        {
+            'TensorFlow': (('1.11.',), "pip install 'keras-parallax[cpu]' (or [gpu])"),
+            'Keras': (('2.2.4',), 'pip install keras==2.2.4'),
+            'Horovod': (
+                ('0.19.',),
+                'HOROVOD_WITH_TENSORFLOW=1 pip install --no-cache-dir horovod==0.19.5',
+            ),
+        },
+    ),
+    Stack(
+        'tf2.15',
+        ((3, 9), (3, 11)),
+        {
+            'TensorFlow': (('2.',), "pip install 'keras-parallax[tf2.15]'"),
+            'Keras': (('2.',), 'pip install keras==2.15.0'),
+            'Horovod': _HOROVOD_2,
+        },
+    ),
+    Stack(
+        'tf2.21',
+        ((3, 10), (3, 13)),
+        {
+            'TensorFlow': (('2.',), "pip install 'keras-parallax[tf2.21]'"),
+            'Keras': (('2.',), 'pip install tf-keras==2.21.0'),
+            'Horovod': _HOROVOD_2,
+        },
+    ),
+)
+
+
+def stacks_for(version):
+    """The `Stack`s for a Python, the best last; a list.
+
+    Args:
+        version: its version, a string.
+    """
+    python = tuple(int(number) for number in version.split('.')[:2])
+    return [stack for stack in STACKS if stack.pythons[0] <= python <= stack.pythons[1]]
+
+
+#: Package to (accepted version prefixes, how to get it), for the Python that runs this.
+SUPPORTED = (stacks_for(platform.python_version()) or list(STACKS[:1]))[-1].supported
 
 
 def version_problem(package, version):
@@ -37,19 +98,45 @@ def version_problem(package, version):
     )
 
 
+def untested(version):
+    """One sentence about a TensorFlow that is accepted, but was not tested; else `None`.
+
+    Args:
+        version: its version, a string.
+    """
+    numbers = [int(number) for number in version.split('.')[:2]]
+    tested = [[int(number) for number in stack.name[2:].split('.')] for stack in STACKS]
+    if numbers in tested:
+        return None
+    nearest = min(
+        tested, key=lambda other: abs(100 * other[0] + other[1] - 100 * numbers[0] - numbers[1])
+    )
+    return (
+        'keras-parallax was not tested with TensorFlow %s; the nearest that it was tested with is '
+        '%d.%d.' % (version, nearest[0], nearest[1])
+    )
+
+
 def python_problem(version):
-    """One sentence about a Python that the stack cannot run on, or `None`.
+    """One sentence about a Python that no stack can run on, or `None`.
 
     Args:
         version: the version found, a string.
     """
-    if version.startswith('3.6.'):
+    if stacks_for(version):
         return None
+    known = ', '.join(
+        '%s for %s'
+        % (
+            ' to '.join(sorted({'%d.%d' % python for python in stack.pythons}, key=len)),
+            stack.name.replace('tf', 'TensorFlow '),
+        )
+        for stack in STACKS
+    )
     return (
-        'keras-parallax needs Python 3.6, but this is Python %s (%s): TensorFlow 1.11 is not made '
-        'for any newer one, nor this package for an older one. Make an environment with Python 3.6 '
-        "and install there: pip install 'keras-parallax[cpu]' (or [gpu])"
-        % (version, sys.executable)
+        'keras-parallax needs Python %s, but this is Python %s (%s). Make an environment with one '
+        "of them and install there: pip install 'keras-parallax[cpu]' (or [gpu])"
+        % (known, version, sys.executable)
     )
 
 
@@ -57,7 +144,7 @@ def require_python():
     """Looks at the Python that runs.
 
     Raises:
-        StackError: the stack cannot run on it.
+        StackError: no stack can run on it.
     """
     problem = python_problem(platform.python_version())
     if problem:

@@ -43,4 +43,10 @@ class GraphLock:
 
 def lock_of(graph):
     """The `GraphLock` of a graph."""
-    return graph.__dict__.setdefault('_parallax_lock', GraphLock())
+    with _making:
+        if not hasattr(graph, '_parallax_lock'):
+            graph._parallax_lock = GraphLock()
+        return graph._parallax_lock
+
+
+_making = threading.Lock()

@@ -6,6 +6,7 @@ from typing import Any, List, NamedTuple
 
 from keras_parallax.compat import tensorflow_api
 from keras_parallax.compat.graph_queries import reads
+from keras_parallax.compat.stack import generation
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.errors import ScopeError
 from keras_parallax.session import variable_changes
@@ -23,14 +24,19 @@ class WeightRecord(NamedTuple):
     Attributes:
         package: name of the layer's Keras package.
         layer_name: the layer's name.
-        regularizer: the regularizer, or `None`, also if its penalty does not depend on the weight.
-        penalties: the scalar tensors that the regularizer returned.
+        given_regularizer: the regularizer, or `None`.
+        penalties: the scalar tensors that the regularizer returned and that depend on the weight.
     """
 
     package: str
     layer_name: str
-    regularizer: Any
+    given_regularizer: Any
     penalties: List[tf.Tensor]
+
+    @property
+    def regularizer(self):
+        """The regularizer; `None` if its penalty does not depend on the weight, as of `l2(0.)`."""
+        return self.given_regularizer if self.penalties else None
 
 
 class GraphScope:
@@ -194,7 +200,7 @@ def require_graph():
     if tf.executing_eagerly():
         raise ScopeError(
             'TensorFlow executes eagerly, so that Keras builds no training step whose gradients '
-            'could be exchanged; leave tf.enable_eager_execution() out.'
+            'could be exchanged; %s' % generation.FOR_GRAPHS
         )
 
 

@@ -7,6 +7,7 @@ from keras_parallax.job import devices
 from keras_parallax.job.collectives import unfolded_zero
 from keras_parallax.step import asynchronous, pull_order
 from keras_parallax.step.exchange import (
+    MEAN,
     Pushed,
     RowGradients,
     allgather,
@@ -38,6 +39,8 @@ class StepGradients:
         exchange: the `exchange.Exchange`.
         sync: whether the gradients of all ranks are applied together.
         slices: whether `IndexedSlices` of `dense` stay as they come.
+        clipvalue: the bound of an entry of a row's gradient in the joined batch, before repeats
+            are summed; or `None`.
 
     Attributes:
         reduced: the gradients of `dense`, means over the ranks.
@@ -50,13 +53,31 @@ class StepGradients:
         totals: sums over the ranks that every rank must have computed by the end of the step.
     """
 
-    def __init__(self, loss, dense, tables, members, exchange, sync, slices):
+    def __init__(self, loss, dense, tables, members, exchange, sync, slices, clipvalue=None):
         self._loss, self._members, self._exchange, self._sync = loss, members, exchange, sync
         self._tables = list(tables)
         self._sharded = any(table.shards for table in self._tables)
         self.parts, self.pushes, self.queues, self.connections = [], [], [], []
         self.touched, self.totals, self._squares = {}, [], None
-        gradients, of_outputs = self._compute(dense)
+        gradients, of_outputs, of_rows = self._compute(dense)
+        # Of a batch of its own, a rank's gradients are as many times those of the joined batch.
+        self._joined = exchange.size if sync and exchange.reduction == MEAN else 1
+        if clipvalue is not None:
+            bound = clipvalue * self._joined
+            gradients = [
+                _bounded(gradient, bound) if isinstance(gradient, tf.IndexedSlices) else gradient
+                for gradient in gradients
+            ]
+            for outputs in of_rows.values():
+                of_outputs.update(
+                    (output, _bounded(of_outputs[output], bound)) for output in outputs
+                )
+        self._raw = {
+            table: [of_outputs[output] for output in outputs] for table, outputs in of_rows.items()
+        }
+        for variable, gradient in zip(dense, gradients):
+            if isinstance(gradient, tf.IndexedSlices):
+                self._raw[variable] = [gradient.values]
         if not slices:
             gradients = list(map(tf.convert_to_tensor, gradients))
         reduced = [
@@ -87,8 +108,41 @@ class StepGradients:
         self._squares = {table: total[number] for number, table in enumerate(self._tables)}
         return self._squares
 
+    def row_squares(self, squares):
+        """Sums squared norms of rows over the ranks, before those that repeat are summed.
+
+        Args:
+            squares: dict from some tables to scalars, further squares of this rank's parts.
+
+        Returns:
+            A dict from tables, and from dense variables with gradients of rows, to scalars.
+        """
+        of_rank = {
+            key: tf.add_n([tf.reduce_sum(tf.square(values)) for values in of_key])
+            / float(self._joined) ** 2
+            for key, of_key in self._raw.items()
+        }
+        for table, square in squares.items():
+            of_rank[table] = of_rank[table] + square if table in of_rank else square
+        if self._exchange.size == 1 or not self._sync:
+            return of_rank
+        # In an order that all ranks have in common; of some tables this rank has no part.
+        nothing, keys = unfolded_zero(self._loss), list(self._raw)
+        keys += [table for table in self._tables if table not in self._raw]
+        total = self._exchange.allreduce(
+            tf.stack([of_rank.get(key, nothing) for key in keys]), 'squared_norms'
+        )
+        if self._sharded:
+            self.totals.append(total)
+        return {key: total[number] for number, key in enumerate(keys)}
+
     def _compute(self, dense):
-        """Gradients of the dense variables, and of what is looked up or pulled of each table."""
+        """Gradients of the dense variables, and of what is looked up or pulled of each table.
+
+        Returns:
+            A list, a dict from outputs of lookups to gradients, and a dict from tables to lists of
+            those outputs that are rows of theirs.
+        """
         outputs = []
         for table in self._tables:
             if not table.by_row:
@@ -123,7 +177,11 @@ class StepGradients:
                 'An operation has `None` for gradient: the loss does not depend on %s in a way '
                 'that can be differentiated.' % ', '.join(missing)
             )
-        return of_dense, by_output
+        of_rows = {}
+        for table, output in outputs:
+            if table.by_row and output in by_output:
+                of_rows.setdefault(table, []).append(output)
+        return of_dense, by_output, of_rows
 
     def _average(self, gradient, name):
         if not isinstance(gradient, tf.IndexedSlices):
@@ -288,6 +346,14 @@ def _has_whole_table(slices):
     rows = slices.indices.op
     parts = [tensor.op for tensor in rows.inputs] if rows.type == 'ConcatV2' else [rows]
     return any(part.type == 'Range' for part in parts)
+
+
+def _bounded(gradient, bound):
+    """A gradient, a tensor or `IndexedSlices`, whose entries are at most so large."""
+    if isinstance(gradient, tf.IndexedSlices):
+        values = tf.clip_by_value(gradient.values, -bound, bound)
+        return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
+    return tf.clip_by_value(gradient, -bound, bound)
 
 
 def _copy(tensor):

@@ -66,8 +66,16 @@ class StepOperations:
         dense = [variable for variable in spec.variables if variable not in tables]
         if not spec.timing.sync:
             asynchronous.check_clipping(spec.optimizer, spec.package.clip_together, dense)
+        self._bounds = spec.adapter.bounds
         self._gradients = StepGradients(
-            spec.loss, dense, tables.values(), members, self._exchange, spec.timing.sync, slices
+            spec.loss,
+            dense,
+            tables.values(),
+            members,
+            self._exchange,
+            spec.timing.sync,
+            slices,
+            self._bounds and self._bounds.clipvalue,
         )
         applied, self.operations = self._update(tables, dense, slices)
         self._synced, self.state, self.storage = applied.synced, applied.state, applied.storage
@@ -117,11 +125,23 @@ class StepOperations:
         reduced, gate = gradients.reduced, tensorflow_api.operation_id(tf.no_op())
         by_tensorflow = spec.adapter.inner is not None
         parts = [
-            table_updates.with_penalty(part, spec.loss, ways[part.part.table], by_tensorflow)
+            table_updates.with_penalty(
+                part,
+                spec.loss,
+                ways[part.part.table],
+                by_tensorflow,
+                self._bounds and self._bounds.clipvalue,
+            )
             for part in gradients.parts
         ]
         if slices:
             clip = None
+        elif self._bounds is not None:
+            by_variable, parts = clipping.clipped_as_they_come(
+                dict(zip(dense, reduced)), parts, self._bounds, gradients.row_squares
+            )
+            reduced = [by_variable[variable] for variable in dense]
+            clip = lambda optimizer: (by_variable, parts)  # noqa: E731
         elif spec.adapter.rule is None:
             # Where a user's formula asks for clipped gradients, if it does.
             clip = functools.partial(self._clipped, dense, reduced, parts)

@@ -1,12 +1,10 @@
 """From a loss to a plan: describes how it reads each variable, in the plan's plain terms."""
 
-from keras_parallax.compat import graph_queries
+from keras_parallax.compat import graph_queries, keras_api
 from keras_parallax.planning import classify as rules
 from keras_parallax.planning.architectures import ALLREDUCE, PS
 from keras_parallax.planning.plan import make_plan
 from keras_parallax.tables.sharded_variable import ShardedVariable
-
-_KERAS_MODULES = ('keras.', 'tensorflow.python.keras.')
 
 
 def name_of(variable):
@@ -87,14 +85,14 @@ def _use(variable, members, record):
 
 
 def _is_keras_own(part):
-    return (type(part).__module__ + '.').startswith(_KERAS_MODULES)
+    return keras_api.is_of_keras(type(part))
 
 
 def _reach_of_regularizer(regularizer):
     if regularizer is None:
         return None
-    # Keras's L1L2 sums over the entries; of a user's function nothing is known.
-    if _is_keras_own(regularizer) and type(regularizer).__name__ == 'L1L2':
+    # Keras's own sum over the entries; of a user's function nothing is known.
+    if _is_keras_own(regularizer) and type(regularizer).__name__ in ('L1L2', 'L1', 'L2'):
         return rules.BY_ROW
     return rules.WHOLE_TABLE
 

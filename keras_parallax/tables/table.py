@@ -139,7 +139,7 @@ def _gradient_of_table(operation, gradient, *_):
 STORAGE = 'parallax/'
 
 
-def make_storage(name, device, shape, dtype, kind=tf.Variable):
+def make_storage(name, device, shape, dtype, kind=tensorflow_api.UsualVariable):
     """Makes a variable of zeros on a device, in no collection: a shard, or a slot of one.
 
     Every rank gives the same name. Storage that another rank has made must be of the same kind.

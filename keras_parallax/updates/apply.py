@@ -236,7 +236,7 @@ def _pairs(variables, dense, of_rank):
         if of_rank.ways[table].rule is not None:
             continue
         of_table = [update for update in of_rank.parts if update.part.table is table]
-        for part, gradient in of_table:
+        for part, gradient, _ in of_table:
             tensorflow_api.constrain(part.variable, table.constraint)
             if table.shards:
                 pairs.append(_Pair(part.variable, gradient, table, part.shard))

@@ -1,6 +1,74 @@
 """Clips aggregated gradients as Keras clips them."""
 
+from typing import NamedTuple, Optional
+
 from keras_parallax.compat.tensorflow_api import tf
+
+
+class Bounds(NamedTuple):
+    """How an optimizer that takes rows clips gradients, as its arguments of these names say."""
+
+    clipvalue: Optional[float] = None
+    clipnorm: Optional[float] = None
+    global_clipnorm: Optional[float] = None
+
+
+def bounds_of(optimizer):
+    """The `Bounds` of an optimizer; those that it does not know are `None`."""
+    return Bounds(*[getattr(optimizer, name, None) for name in Bounds._fields])
+
+
+def clipped_as_they_come(dense, parts, bounds, row_squares):
+    """Clips gradients as Keras 2.4 and later do: rows by their norm before repeats are summed.
+
+    `tf.clip_by_norm` and `tf.clip_by_global_norm` take the values of `IndexedSlices` as they are.
+    Values of rows were clipped by `clipvalue` where they came from (`StepGradients`).
+
+    Args:
+        dense: dict from variables to tensors.
+        parts: a list of `PartUpdate`s, with those of one table's shards spread over the ranks.
+        bounds: the optimizer's `Bounds`.
+        row_squares: function that gives, for every gradient that is of rows, the squared norm of
+            those of the joined batch, and the sum over ranks of numbers of tables: from a dict of
+            this rank's to a dict from variables and tables to scalars.
+
+    Returns:
+        The pair `(dense, parts)`, clipped.
+    """
+    clipvalue, clipnorm, global_clipnorm = bounds
+    if clipvalue is not None:
+        dense = {
+            variable: tf.clip_by_value(gradient, -clipvalue, clipvalue)
+            for variable, gradient in dense.items()
+        }
+        parts = [
+            update
+            if update.part.table.by_row
+            else _mapped(update, lambda values: tf.clip_by_value(values, -clipvalue, clipvalue))
+            for update in parts
+        ]
+    if clipnorm is None and global_clipnorm is None:
+        return dense, parts
+    own = {}
+    for update in parts:
+        table = update.part.table
+        of_part = update.penalty if table.by_row else update.gradient
+        if of_part is not None:
+            own.setdefault(table, []).append(_square_sum(of_part))
+    squares = {variable: _square_sum(gradient) for variable, gradient in dense.items()}
+    squares.update(row_squares({table: tf.add_n(sums) for table, sums in own.items()}))
+    if clipnorm is not None:
+        factors = {
+            variable: clipnorm / tf.maximum(tf.sqrt(square), clipnorm)
+            for variable, square in squares.items()
+        }
+    else:
+        norm = tf.sqrt(tf.add_n(list(squares.values())))
+        factors = dict.fromkeys(squares, global_clipnorm / tf.maximum(norm, global_clipnorm))
+    return (
+        {variable: gradient * factors[variable] for variable, gradient in dense.items()},
+        [_scaled(update, factors[update.part.table]) for update in parts],
+    )
 
 
 def clipped(dense, parts, optimizer, together, sum_over_ranks):

@@ -7,12 +7,12 @@ what the graph of its updates tells (`formulas`).
 
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from keras_parallax.compat import tensorflow_optimizers
+from keras_parallax.compat import keras_optimizers, tensorflow_optimizers
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.planning.classify import ANY_ROWS, Reach
-from keras_parallax.updates import formula_graph, formulas, fused_kernels, row_rules
+from keras_parallax.updates import clipping, formula_graph, formulas, fused_kernels, row_rules
 
-_KERAS_MODULES = ('keras.optimizers', 'tensorflow.python.keras.optimizers')
+_KERAS_MODULES = keras_optimizers.MODULES
 
 
 #: Those of TensorFlow, and of `tf.contrib.opt`, whose sparse kernels move rows by themselves.
@@ -54,6 +54,8 @@ def adapter_of(optimizer):
     of_keras = [cls.__name__ for cls in classes if cls.__module__ in _KERAS_MODULES]
     if 'TFOptimizer' in of_keras:
         return TensorFlowAdapter(optimizer)
+    if isinstance(optimizer, keras_optimizers.OPTIMIZER_V2):
+        return OptimizerV2Adapter(optimizer, own)
     known = own.__module__ in _KERAS_MODULES and own.__name__ in row_rules.RULES
     if known and {'get_gradients', 'get_updates'}.isdisjoint(vars(optimizer)):
         return KerasAdapter(optimizer, own.__name__)
@@ -66,10 +68,12 @@ class OptimizerAdapter:
     Attributes:
         name: the name of its class, that of TensorFlow's rather than of Keras's wrapper.
         rule: the `RowRule` of its formula, or `None` if that is not known.
-        inner: the `tf.train.Optimizer` that it stands for, or `None`.
+        inner: the `tf.train.Optimizer` that it stands for, or itself if it takes rows as those
+            do; or `None`.
+        bounds: the `clipping.Bounds` of one that clips rows before repeats are summed, or `None`.
     """
 
-    rule = inner = None
+    rule = inner = bounds = None
 
     def __init__(self, optimizer):
         self._optimizer, self.name = optimizer, type(optimizer).__name__
@@ -240,3 +244,47 @@ class TensorFlowAdapter(OptimizerAdapter):
     def forget_slots(self, variables):
         """It would keep those that it has."""
         tensorflow_optimizers.forget_slots(self.inner, variables)
+
+
+class OptimizerV2Adapter(OptimizerAdapter):
+    """What is known of an optimizer of Keras 2.4 and later, which takes rows itself."""
+
+    def __init__(self, optimizer, own):
+        super().__init__(optimizer)
+        self.inner, self._own = optimizer, own
+        self.bounds = clipping.bounds_of(optimizer)
+
+    def _is_known(self):
+        return '.optimizers.legacy.' in self._own.__module__
+
+    def reach(self, variables, tables):
+        """Keras's own move rows by themselves; of a user's the graph of its updates tells."""
+        return ANY_ROWS if self._is_known() else super().reach(variables, tables)
+
+    def takes_slices(self, variables):
+        """Keras's own sum rows before they look at them."""
+        return False if self._is_known() else super().takes_slices(variables)
+
+    def updates(self, loss, pairs, get_updates):
+        """An operation in which it applies gradients, which are clipped already."""
+        if not pairs:
+            return [self._optimizer.iterations.assign_add(1, read_value=False)]
+        with keras_optimizers.without_clipping(self._optimizer):
+            return super().updates(loss, pairs, get_updates)
+
+    def kept(self, before, updated, operations, gradients):
+        """Its slots by their names, and what belongs to no variable."""
+        kept = keras_optimizers.kept_by(self._optimizer, updated)
+        if kept is None:
+            return None
+        counters, by_name = kept
+        names = tuple(by_name)
+        slots = {
+            variable: [by_name[name][place] for name in names]
+            for place, variable in enumerate(updated)
+        }
+        return OptimizerState(counters, slots, names)
+
+    def forget_slots(self, variables):
+        """It would keep those that it has."""
+        keras_optimizers.forget_slots(self._optimizer, variables)

@@ -106,13 +106,15 @@ class PartUpdate(NamedTuple):
     Attributes:
         part: the `OwnedShard`.
         gradient: `IndexedSlices` with each row once, or a tensor of the part's whole shape.
+        penalty: what of it is a regularizer's, a tensor of the part's whole shape, or `None`.
     """
 
     part: object
     gradient: object
+    penalty: object = None
 
 
-def with_penalty(part_gradient, loss, way, by_tensorflow):
+def with_penalty(part_gradient, loss, way, by_tensorflow, clipvalue=None):
     """Adds the regularizer's gradient to that of a part, and chooses its form.
 
     Args:
@@ -120,6 +122,7 @@ def with_penalty(part_gradient, loss, way, by_tensorflow):
         loss: the total loss, to find the factor that the penalty has in it.
         way: the `UpdateWay` of its table.
         by_tensorflow: whether the optimizer is one of TensorFlow's, which takes rows.
+        clipvalue: the bound of an entry of the penalty's gradient, or `None`.
 
     Returns:
         A `PartUpdate`.
@@ -130,6 +133,8 @@ def with_penalty(part_gradient, loss, way, by_tensorflow):
     rows, values = gradients
     variable = part.variable
     penalty = _penalty_gradient(part, loss)
+    if penalty is not None and clipvalue is not None:
+        penalty = tf.clip_by_value(penalty, -clipvalue, clipvalue)
     with tf.device(variable.device):
         if way.rule is not None and penalty is not None:
             values += tf.gather(penalty, rows)
@@ -143,7 +148,7 @@ def with_penalty(part_gradient, loss, way, by_tensorflow):
         if by_tensorflow:
             # As TensorFlow joins the two: a row that a penalty moves is a touched one.
             gradient = tf.IndexedSlices(gradient, tf.range(shape[0]), tf.shape(variable))
-        return PartUpdate(part, gradient)
+        return PartUpdate(part, gradient, penalty)
 
 
 def _penalty_gradient(part, loss):
@@ -172,7 +177,7 @@ def apply_by_row(optimizer, rule, update, slots):
     Returns:
         A list of operations.
     """
-    part, gradient = update
+    part, gradient, _ = update
     # After the gradient, and so after the model's own lookup: an id outside the table must fail
     # there, where it can be told which layer looked it up.
     with tf.control_dependencies([gradient.values]):

@@ -93,7 +93,7 @@ def test_hosts_may_not_differ_in_a_package_of_tensorflow_2(package):
 
 
 def test_every_version_that_does_not_fit_has_a_line():
-    findings = doctor_checks.check_versions('h', facts(python='3.9.2', tensorflow='2.4.0'))
+    findings = doctor_checks.check_versions('h', facts(python='3.7.16', tensorflow='1.4.0'))
     assert verdicts(findings) == [FAILURE, FAILURE]
 
 

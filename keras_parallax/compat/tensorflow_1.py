@@ -1,0 +1,68 @@
+"""What is special about TensorFlow 1 and the Keras packages beside it; `stack` chooses it."""
+
+import importlib
+
+import tensorflow as tf
+
+# isort: split
+from tensorflow.python import pywrap_tensorflow as c_api
+from tensorflow.python.ops import gradients as _gradients
+from tensorflow.python.ops import gradients_impl as _gradients_impl
+from tensorflow.python.training import training_ops
+
+__all__ = ['c_api', 'tf', 'training_ops']
+
+#: What a script has to do so that TensorFlow builds graphs.
+FOR_GRAPHS = 'leave tf.enable_eager_execution() out.'
+
+#: Whether a variable is a resource unless somebody asks for another kind.
+BY_RESOURCE = False
+
+#: The modules of the Keras packages' optimizers.
+OPTIMIZER_MODULES = ('keras.optimizers', 'tensorflow.python.keras.optimizers')
+
+#: The base class of optimizers of Keras that take rows; there are none.
+OPTIMIZER_V2 = ()
+
+#: The modules in which Keras and optimizers look up `gradients`.
+GRADIENTS_IN = (tf, _gradients_impl, _gradients)
+
+#: Names of the Keras packages, to the modules that they are made of.
+KERAS_PACKAGES = {'keras': 'keras', 'tf.keras': 'tensorflow.python.keras'}
+
+
+def keras_module(name):
+    """The package called `'keras'` or `'tf.keras'`, as scripts have it.
+
+    Raises:
+        ImportError: it is not there.
+    """
+    return tf.keras if name == 'tf.keras' else importlib.import_module('keras')
+
+
+def keras_classes(name):
+    """Dict from names, as `PATCHES` has them, to classes of the package called `name`."""
+    module, inside = keras_module(name), KERAS_PACKAGES[name]
+    return {
+        'Layer': importlib.import_module(inside + '.engine.base_layer').Layer,
+        'Network': importlib.import_module(inside + '.engine.network').Network,
+        'Model': module.models.Model,
+        'Optimizer': module.optimizers.Optimizer,
+        'CallbackList': importlib.import_module(inside + '.callbacks').CallbackList,
+    }
+
+
+def keras_backend(name):
+    """The package's `backend`."""
+    return keras_module(name).backend
+
+
+def keras_saving(name):
+    """The module that reads and writes the package's HDF5 files."""
+    return importlib.import_module(KERAS_PACKAGES[name] + '.engine.saving')
+
+
+def keras_session(name):
+    """The session that the package called `name` has open, or `None`."""
+    inside = '.backend.tensorflow_backend' if name == 'keras' else '.backend'
+    return importlib.import_module(KERAS_PACKAGES[name] + inside)._SESSION
