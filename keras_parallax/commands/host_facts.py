@@ -51,6 +51,9 @@ def collect(disk, files):
     _try(facts, 'distributions', _distributions)
     for name in ('tensorflow', 'keras', 'horovod', 'h5py', 'numpy'):
         _try(facts, name, lambda name=name: importlib.import_module(name).__version__)
+    if importlib.util.find_spec('tf_keras'):
+        # That is Keras 2 there; the package `keras` beside it is Keras 3, which is not used.
+        _try(facts, 'keras', lambda: importlib.import_module('tf_keras').__version__)
     _try(facts, 'cuda', _cuda)
     _try(facts, 'horovod_built', _horovod_built)
     facts['ended'] = time.time()
