@@ -48,8 +48,9 @@ def _compile(original, model, given, arguments, named, graph_scope):
             'model.compile(distribute=...) is of another kind of distribution; inside a '
             'ParallaxStrategy compile without it.'
         )
+    graph_scope.compiled[model] = graph_scope.open_strategy
     original(model, of_model(model, given), *arguments, **named)
-    if job.current().size > 1:
+    if job.current().size > 1 and keras_api.SUMS_ACTIVITY_PENALTIES:
         _warn_of_sums(model)
     if model.built:
         graph_scope.unbuilt.pop(model, None)
@@ -60,8 +61,7 @@ def _compile(original, model, given, arguments, named, graph_scope):
 def _warn_of_sums(model):
     """Warns of penalties that grow with the batch: the ranks' mean is not that of the joined one.
 
-    Both Keras packages sum an `activity_regularizer` over the batch, and do not divide (Keras
-    2.2.4, TF 1.11).
+    An `activity_regularizer` is summed over the batch, and not divided (Keras 2.2.4, TF 1.11).
     """
     layers = keras_file_write.layers_in(keras_api.package_of(model), model)
     regularizers = [getattr(layer, 'activity_regularizer', None) for layer in layers]

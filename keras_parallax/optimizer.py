@@ -92,7 +92,9 @@ class _Wrapper:
         """Builds the operations that a training step of the model runs."""
         self._parallax_step = None
         own = functools.partial(self._updates_of, loss)
-        step = build_step(spec_of(self, loss, list(params), self._parallax_settings, own))
+        model = self._parallax_model and self._parallax_model()
+        spec = spec_of(self, model, loss, list(params), self._parallax_settings, own)
+        step = build_step(spec)
         if step.spec.scope is not None:
             step.after_runs.append(Tuning(step).after_run)
         # Keras keeps the list, whatever the step is made of later.
@@ -192,6 +194,7 @@ def ParallaxOptimizer(  # noqa: N802 - named as Horovod names its DistributedOpt
         optimizer,
         type(cls.__name__, (_Wrapper, cls), {'__module__': cls.__module__, '__slots__': ()}),
     )
+    keras_api.track_slots(wrapped)
     wrapped._parallax_settings = Settings(
         name or 'Parallax' + cls.__name__,
         compression,

@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, NamedTuple
 
 import numpy as np
 import own_optimizers
-from frameworks import keras_module, tf  # noqa: F401 - keras_module: for others
+from frameworks import SUMS_ACTIVITY_PENALTIES, keras_module, tf  # noqa: F401 - for others
 
 ROWS, WIDTH, LENGTH = 23, 4, 5
 
@@ -77,7 +77,8 @@ def embed_and_sum(**arguments):
 
 def activity_regularized(keras):
     """Penalties on outputs, which are sums over a batch: each worker's is of its own only."""
-    workers = int(os.environ.get('HOROVOD_SIZE', 1))
+    # Keras 2.2.4 sums them over the batch; Keras 2.15 divides by its size.
+    workers = int(os.environ.get('HOROVOD_SIZE', 1)) if SUMS_ACTIVITY_PENALTIES else 1
 
     def penalty(rate):
         return keras.regularizers.l2(workers * rate)

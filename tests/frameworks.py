@@ -13,10 +13,13 @@ if tensorflow.__version__.startswith('1.'):
     tf = tensorflow
     #: Names of the Keras packages to test with.
     KERAS_PACKAGES = ('keras', 'tf.keras')
+    #: Whether the penalty of an `activity_regularizer` is a sum over the batch, not a mean.
+    SUMS_ACTIVITY_PENALTIES = True
 else:
     tf = tensorflow.compat.v1
     tf.disable_v2_behavior()
     KERAS_PACKAGES = ('tf.keras',)
+    SUMS_ACTIVITY_PENALTIES = False
 
 
 @functools.lru_cache(maxsize=None)

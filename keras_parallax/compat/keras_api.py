@@ -199,6 +199,16 @@ def number_in(variable):
     return value_without_devices(variable.initial_value) if start is None else start
 
 
+#: Whether the penalty of an `activity_regularizer` is a sum over the batch, rather than a mean.
+SUMS_ACTIVITY_PENALTIES = generation.SUMS_ACTIVITY_PENALTIES
+
+
+def track_slots(optimizer):
+    """Has Keras initialize the slots of an optimizer that stands for a `tf.train.Optimizer`."""
+    if isinstance(getattr(optimizer, 'optimizer', None), tf.train.Optimizer):
+        generation.track_slots(package_of(optimizer).name, optimizer)
+
+
 def trained_weights(model):
     """The weights that a compiled model trains, a list; without any if it is not compiled."""
     return getattr(model, '_collected_trainable_weights', [])

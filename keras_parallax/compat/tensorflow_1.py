@@ -12,6 +12,9 @@ from tensorflow.python.training import training_ops
 
 __all__ = ['c_api', 'tf', 'training_ops']
 
+#: Whether Keras sums the penalty of an `activity_regularizer` over a batch, and does not divide.
+SUMS_ACTIVITY_PENALTIES = True
+
 #: What a script has to do so that TensorFlow builds graphs.
 FOR_GRAPHS = 'leave tf.enable_eager_execution() out.'
 
@@ -55,6 +58,10 @@ def keras_classes(name):
 def keras_backend(name):
     """The package's `backend`."""
     return keras_module(name).backend
+
+
+def track_slots(name, optimizer):
+    """Keras initializes all variables of a graph."""
 
 
 def keras_saving(name):

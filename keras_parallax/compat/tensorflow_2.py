@@ -20,6 +20,8 @@ tf = tensorflow.compat.v1
 
 __all__ = ['c_api', 'tf', 'training_ops']
 
+SUMS_ACTIVITY_PENALTIES = False
+
 FOR_GRAPHS = (
     'call tf.compat.v1.disable_v2_behavior() at the top of the script, right after '
     '`import tensorflow as tf`.'
@@ -85,6 +87,15 @@ def keras_classes(name):
 def keras_backend(name):
     """Its `backend`, with what TensorFlow 2 shows in `tf.compat.v1.keras` alone."""
     return importlib.import_module(KERAS_PACKAGES[name] + '.backend')
+
+
+def track_slots(name, optimizer):
+    """Has Keras initialize the slots of an optimizer that stands for a `tf.train.Optimizer`.
+
+    It knows such optimizers by a set of weak references, and initializes what it knows
+    (`tests/parallel/test_equality.py`, the case `tf_adam`).
+    """
+    keras_backend(name).track_tf_optimizer(optimizer)
 
 
 def keras_saving(name):

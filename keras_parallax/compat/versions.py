@@ -46,7 +46,7 @@ STACKS = (
         'tf2.15',
         ((3, 9), (3, 11)),
         {
-            'TensorFlow': (('2.',), "pip install 'keras-parallax[tf2.15]'"),
+            'TensorFlow': (('2.',), "pip install 'keras-parallax[tf2-15]'"),
             'Keras': (('2.',), 'pip install keras==2.15.0'),
             'Horovod': _HOROVOD_2,
         },
@@ -55,7 +55,7 @@ STACKS = (
         'tf2.21',
         ((3, 10), (3, 13)),
         {
-            'TensorFlow': (('2.',), "pip install 'keras-parallax[tf2.21]'"),
+            'TensorFlow': (('2.',), "pip install 'keras-parallax[tf2-21]'"),
             'Keras': (('2.',), 'pip install tf-keras==2.21.0'),
             'Horovod': _HOROVOD_2,
         },

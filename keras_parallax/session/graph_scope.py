@@ -63,6 +63,8 @@ class GraphScope:
         self.changes = variable_changes.Changes(job)
         #: Models that are compiled in a scope and built later, to the strategy of that scope.
         self.unbuilt = weakref.WeakKeyDictionary()
+        #: Models, to the strategy in whose scope they were compiled.
+        self.compiled = weakref.WeakKeyDictionary()
         self._built, self._open, self._opened_at = [], None, None
         self.runs, self.sessions = Runs(self), GraphSessions(self)
         with self.lock.held():
@@ -118,6 +120,15 @@ class GraphScope:
             if first <= number <= last:
                 return strategy
         return self._open if self._open is not None and number >= self._opened_at else None
+
+    def note_loss(self, loss, strategy):
+        """Notes that a loss belongs to a strategy, although it was built outside its scope.
+
+        Keras 2.15 builds a loss anew in the first training call if a model has several outputs or
+        sample weights (`tests/parallel/test_equality.py`, the case `two_outputs`).
+        """
+        number = tensorflow_api.operation_id(loss.op)
+        self._built.append((strategy, number, number))
 
     @property
     def must_exchange(self):

@@ -106,11 +106,18 @@ class StepSpec(NamedTuple):
         )
 
 
-def spec_of(optimizer, loss, variables, settings, keras_updates):
-    """The `StepSpec` of a model; a `ScopeError` if it is of no strategy, although the graph is."""
+def spec_of(optimizer, model, loss, variables, settings, keras_updates):
+    """The `StepSpec` of a model; a `ScopeError` if it is of no strategy, although the graph is.
+
+    `model` is `None` if a script builds updates itself.
+    """
     scope = scope_of(loss.graph)
     job = scope.job if scope else HorovodRanks()
     strategy = scope.strategy_of(loss) if scope else None
+    if scope and strategy is None:
+        strategy = scope.compiled.get(model)
+        if strategy is not None:
+            scope.note_loss(loss, strategy)
     if scope and scope.must_exchange and strategy is None:
         raise compiled_outside()
     adapter = adapter_of(optimizer)

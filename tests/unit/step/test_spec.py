@@ -21,7 +21,7 @@ def spec_of_a_model():
     model = keras.models.Sequential([keras.layers.Embedding(100, 4, input_length=1)])
     model.compile(keras.optimizers.SGD(), 'mse')
     return spec_module.spec_of(
-        model.optimizer, model.total_loss, model.trainable_weights, None, None
+        model.optimizer, model, model.total_loss, model.trainable_weights, None, None
     )
 
 
