@@ -19,12 +19,10 @@ import time
 
 import click
 import corpus
-import keras
-import keras.backend as K
 import numpy as np
 import tabulate
-import tensorflow as tf
 import tqdm
+from graphs import keras, tf
 
 import keras_parallax as kp  # kp: the plugin
 
@@ -60,7 +58,7 @@ class SampledSoftmaxLoss(keras.layers.Layer):
 
     def call(self, inputs, exact=False):
         hidden, labels = inputs
-        flat_hidden = tf.reshape(hidden, [-1, K.int_shape(hidden)[-1]])
+        flat_hidden = tf.reshape(hidden, [-1, keras.backend.int_shape(hidden)[-1]])
         if exact:
             logits = tf.matmul(flat_hidden, self.kernel, transpose_b=True)
             losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
@@ -337,7 +335,7 @@ def main(
         tf.set_random_seed(seed + rank)  # kp: + rank, for noise words of its own.
         model = build_model(words_known, steps, dim, sampled)
         exact_model = build_exact_model(model)
-        optimizer = keras.optimizers.Adagrad(lr=learning_rate)
+        optimizer = keras.optimizers.Adagrad(learning_rate)
         # Gradients are averaged, so the learning rate stays what it was.
         # The model's output is the loss already.
         model.compile(optimizer=optimizer, loss=lambda _, losses: losses)

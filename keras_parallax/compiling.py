@@ -84,9 +84,11 @@ def _warn_of_sums(model):
 def _compile_later(original, model, given, arguments, named, graph_scope):
     """Compiles when no scope is open: the model's own, or as Keras does when it has been built."""
     strategy = graph_scope.unbuilt.pop(model, None)
+    graph_scope.compiled.pop(model, None)
     if strategy is None or given is not model.optimizer:
         original(model, given, *arguments, **named)
         return
+    graph_scope.compiled[model] = strategy
     with graph_scope.opened_by(strategy):
         original(model, given, *arguments, **named)
     if not model.built:

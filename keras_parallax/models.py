@@ -9,6 +9,7 @@ from keras_parallax.checkpoint import keras_file_read, keras_file_write, once, r
 from keras_parallax.compat import keras_api, late_import, patches, tensorflow_api
 from keras_parallax.compat.graph_queries import ancestors
 from keras_parallax.compat.horovod_api import hvd
+from keras_parallax.compat.stack import generation
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.errors import CheckpointError, ParallaxError, ScopeError
 from keras_parallax.optimizer import ParallaxOptimizer
@@ -141,6 +142,7 @@ def _routed(ours, original):
 
 def _save(original, model, filepath, *args, **kwargs):
     del original
+    args, kwargs = generation.arguments_of_save(filepath, args, kwargs)
     return keras_file_write.save_model(model, filepath, *args, **kwargs)
 
 

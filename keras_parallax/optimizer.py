@@ -226,6 +226,7 @@ def of_model(model, optimizer):
     given may also be a name or a config.
     """
     _refuse_horovods(optimizer)
+    optimizer = keras_api.for_graphs(optimizer)
     optimizer = keras_api.package_of(model).module.optimizers.get(optimizer)
     if not is_wrapped(optimizer):
         optimizer = ParallaxOptimizer(optimizer)
@@ -279,6 +280,7 @@ def _require_one_of(argument, value, accepted):
 
 
 def _as_keras_optimizer(optimizer, keras, scope):
+    optimizer = keras_api.for_graphs(optimizer)
     package = keras_api.package_of(optimizer)
     if package is not None and not isinstance(optimizer, str):
         return optimizer

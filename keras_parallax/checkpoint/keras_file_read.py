@@ -111,10 +111,7 @@ def read_weights(model, group, by_name, mover, **arguments):
         mover: the `Mover`.
         **arguments: further ones of Keras's `load_weights`.
     """
-    of_keras = keras_api.package_of(model).saving
-    load = of_keras.load_weights_from_hdf5_group
-    if by_name:
-        load = of_keras.load_weights_from_hdf5_group_by_name
+    load = keras_api.package_of(model).read_weights
     detours = Detours(move=mover)
     shapes = {
         tuple(weight.shape.as_list()) for weight in keras_file_write.large_weights(model.weights)
@@ -122,7 +119,7 @@ def read_weights(model, group, by_name, mover, **arguments):
     shapes.update(source.shape for source in mover.sources.values())
     large = [weight for weight in model.weights if tuple(weight.shape.as_list()) in shapes]
     with _assigned_in_blocks(large), mover.session.with_detours(detours):
-        load(_Group(group, shapes, detours, mover), model.layers, **arguments)
+        load(model, _Group(group, shapes, detours, mover), by_name, **arguments)
     if detours.unused:
         # A layer has made something else of what it was given, of no use without the rows.
         if mover.sources:
@@ -130,7 +127,7 @@ def read_weights(model, group, by_name, mover, **arguments):
                 'The weights of a layer must be converted when they are loaded, which cannot be '
                 'done with a checkpoint of several parts; save it in one file.'
             )
-        load(group, model.layers, **arguments)
+        load(model, group, by_name, **arguments)
 
 
 class _Group:
@@ -139,6 +136,9 @@ class _Group:
     def __init__(self, group, shapes, detours, mover):
         self._group, self._options = group, (shapes, detours, mover)
         self.attrs = group.attrs
+
+    def __contains__(self, name):
+        return name in self._group
 
     def __getitem__(self, name):
         shapes, detours, mover = self._options

@@ -156,7 +156,7 @@ def write_model(model, file, include_optimizer=True):
     slots = optimizer.weights if has_slots else []
     hidden = _without_weights(optimizer if is_wrapped else None)
     with _omitted(model, large_weights(model.weights)), hidden:
-        package.module.models.save_model(model, file, include_optimizer=include_optimizer)
+        package.write_model(model, file, include_optimizer)
     tables = _weights_in(model, package, file[WEIGHTS])
     if slots:
         tables.update(_write_slots(package, optimizer, slots, file))
@@ -167,7 +167,7 @@ def write_weights(model, file):
     """Writes Keras's file of a model's weights, but for rows of large ones."""
     package = keras_api.package_of(model)
     with _omitted(model, large_weights(model.weights)):
-        package.saving.save_weights_to_hdf5_group(file, model.layers)
+        package.write_weights(model, file)
     return _weights_in(model, package, file)
 
 

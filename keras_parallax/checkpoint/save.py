@@ -21,7 +21,7 @@ from keras_parallax.checkpoint.manifest import (
     remove_parts,
     write_manifest,
 )
-from keras_parallax.compat import keras_api, tensorflow_optimizers
+from keras_parallax.compat import keras_api, keras_optimizers, tensorflow_optimizers
 from keras_parallax.errors import CheckpointError
 from keras_parallax.step.train_step import step_of
 from keras_parallax.tables.rows import BLOCK_BYTES, ShardedRows, numpy_dtype
@@ -205,7 +205,7 @@ def _state(model, epoch, best, written):
 
 def scalars(optimizer):
     """The optimizer's own variables of one number, by attribute: rates, counters, schedules."""
-    attributes = dict(vars(optimizer))
+    attributes = {**vars(optimizer), **keras_optimizers.hyperparameters(optimizer)}
     inner = adapter_of(optimizer).inner
     if inner is not None:
         attributes.update({'optimizer.' + name: value for name, value in vars(inner).items()})

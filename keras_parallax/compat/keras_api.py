@@ -42,6 +42,19 @@ class KerasPackage(NamedTuple):
         """The module that reads and writes the package's HDF5 files."""
         return generation.keras_saving(self.name)
 
+    def write_model(self, model, file, include_optimizer):
+        """Has Keras write a model to an open HDF5 file."""
+        generation.keras_writer(self.name)(model, file, include_optimizer=include_optimizer)
+
+    def write_weights(self, model, group):
+        """Has Keras write a model's weights to an open HDF5 group."""
+        self.saving.save_weights_to_hdf5_group(group, generation.model_in_file(model))
+
+    def read_weights(self, model, group, by_name, **arguments):
+        """Has Keras set a model's weights to those of an open HDF5 group."""
+        name = 'load_weights_from_hdf5_group' + ('_by_name' if by_name else '')
+        getattr(self.saving, name)(group, generation.model_in_file(model), **arguments)
+
     @property
     def network(self):
         """The base class of its models, which has `save`, `save_weights` and `load_weights`."""
@@ -207,6 +220,17 @@ def track_slots(optimizer):
     """Has Keras initialize the slots of an optimizer that stands for a `tf.train.Optimizer`."""
     if isinstance(getattr(optimizer, 'optimizer', None), tf.train.Optimizer):
         generation.track_slots(package_of(optimizer).name, optimizer)
+
+
+def for_graphs(optimizer):
+    """An optimizer, or one that means the same if it is of a kind that builds no graphs."""
+    package = None if isinstance(optimizer, str) else package_of(optimizer)
+    return optimizer if package is None else generation.for_graphs(package.name, optimizer)
+
+
+def track_variables(package, variables):
+    """Has a Keras package initialize variables of a script's own, as it does its own ones."""
+    generation.track_variables(package.name, variables)
 
 
 def trained_weights(model):

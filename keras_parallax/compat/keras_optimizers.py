@@ -41,6 +41,13 @@ def kept_by(optimizer, variables):
     return [weight for weight in optimizer._weights if id(weight) not in are_slots], slots
 
 
+def hyperparameters(optimizer):
+    """The rates and counters of an `OptimizerV2`, a dict by attribute; of others an empty one."""
+    if not isinstance(optimizer, OPTIMIZER_V2):
+        return {}
+    return dict(optimizer._hyper, iterations=optimizer.iterations)
+
+
 def forget_slots(optimizer, variables):
     """Has an `OptimizerV2` make new slots for variables that it has updated before.
 

@@ -64,9 +64,33 @@ def track_slots(name, optimizer):
     """Keras initializes all variables of a graph."""
 
 
+def track_variables(name, variables):
+    """Keras initializes all variables of a graph."""
+
+
+def for_graphs(name, optimizer):
+    """An optimizer of Keras: each is for graphs."""
+    return optimizer
+
+
 def keras_saving(name):
     """The module that reads and writes the package's HDF5 files."""
     return importlib.import_module(KERAS_PACKAGES[name] + '.engine.saving')
+
+
+def keras_writer(name):
+    """The function that writes a model to an open HDF5 file."""
+    return keras_module(name).models.save_model
+
+
+def arguments_of_save(filepath, args, kwargs):
+    """Arguments of `model.save(filepath, ...)`, for an HDF5 file; there is no other form."""
+    return args, kwargs
+
+
+def model_in_file(model):
+    """What the functions of `keras_saving` take for a model."""
+    return model.layers
 
 
 def keras_session(name):

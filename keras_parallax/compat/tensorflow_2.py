@@ -8,10 +8,11 @@ import importlib.util
 
 import tensorflow
 
-from keras_parallax.errors import StackError
+from keras_parallax.errors import CheckpointError, PlanError, StackError
 
 # isort: split
 from tensorflow.python.client import pywrap_tf_session as c_api
+from tensorflow.python.framework import tensor_util as _tensor_util
 from tensorflow.python.ops import gen_training_ops as training_ops
 from tensorflow.python.ops import gradients as _gradients
 from tensorflow.python.ops import gradients_impl as _gradients_impl
@@ -98,9 +99,93 @@ def track_slots(name, optimizer):
     keras_backend(name).track_tf_optimizer(optimizer)
 
 
+def track_variables(name, variables):
+    """Has Keras initialize variables of a script's own, as it does its own ones."""
+    for variable in variables:
+        keras_backend(name).track_variable(variable)
+
+
+#: Arguments that an optimizer for graphs has not, and their values where they do nothing.
+_OF_EAGER = {
+    'weight_decay': (None, 0, 0.0),
+    'use_ema': (False,),
+    'ema_momentum': (),
+    'ema_overwrite_frequency': (),
+    'jit_compile': (),
+    'is_legacy_optimizer': (),
+}
+
+
+def for_graphs(name, optimizer):
+    """An optimizer of Keras, or the one of `optimizers.legacy` that means the same.
+
+    Those of Keras 2.11 and later build no graph.
+
+    Raises:
+        PlanError: there is none that means the same.
+    """
+    eager = importlib.import_module(KERAS_PACKAGES[name] + '.optimizers.optimizer').Optimizer
+    if not isinstance(optimizer, eager):
+        return optimizer
+    cls, optimizers = type(optimizer), keras_module(name).optimizers
+    legacy = getattr(optimizers.legacy, cls.__name__, None)
+    rate = optimizer._learning_rate
+    if isinstance(rate, tensorflow.Variable):
+        rate = float(_tensor_util.constant_value(rate.initial_value))
+    before, optimizer._learning_rate = optimizer._learning_rate, 0.0
+    try:
+        config = dict(optimizer.get_config(), learning_rate=rate)
+    finally:
+        optimizer._learning_rate = before
+    extra = [
+        argument
+        for argument, without in _OF_EAGER.items()
+        if config.pop(argument, None) not in without and without
+    ]
+    if legacy is None or extra or not cls.__module__.startswith(KERAS_PACKAGES[name] + '.'):
+        raise PlanError(
+            'The optimizer %s%s is for eager execution; models of graphs need one of '
+            '%s.optimizers.legacy, such as legacy.%s.'
+            % (
+                cls.__name__,
+                ' with %s' % ', '.join(extra) if extra else '',
+                keras_module(name).__name__,
+                'Adam' if legacy is None else legacy.__name__,
+            )
+        )
+    return legacy(**config)
+
+
 def keras_saving(name):
     """The module that reads and writes HDF5 files."""
     return importlib.import_module(KERAS_PACKAGES[name] + '.saving.legacy.hdf5_format')
+
+
+def keras_writer(name):
+    """The function that writes a model to an open HDF5 file."""
+    return keras_saving(name).save_model_to_hdf5
+
+
+def arguments_of_save(filepath, args, kwargs):
+    """Arguments of `model.save(filepath, ...)`, for an HDF5 file.
+
+    Raises:
+        CheckpointError: another form is asked for.
+    """
+    asked = dict(zip(('overwrite', 'save_format'), args), **kwargs)
+    form = asked.pop('save_format', None)
+    if str(filepath).endswith('.keras') or form not in (None, 'h5', 'hdf5'):
+        raise CheckpointError(
+            'A model of a ParallaxStrategy is saved as HDF5, but %s was asked for; give the path '
+            'the ending .h5, and for serving call kp.export_saved_model.'
+            % (form or 'the form of ' + str(filepath))
+        )
+    return (), asked
+
+
+def model_in_file(model):
+    """What the functions of `keras_saving` take for a model."""
+    return model
 
 
 def keras_session(name):

@@ -123,13 +123,12 @@ class StepOperations:
         spec, gradients = self._spec, self._gradients
         ways = {table: self._way(table) for table in tables.values()}
         reduced, gate = gradients.reduced, tensorflow_api.operation_id(tf.no_op())
-        by_tensorflow = spec.adapter.inner is not None
         parts = [
             table_updates.with_penalty(
                 part,
                 spec.loss,
                 ways[part.part.table],
-                by_tensorflow,
+                spec.adapter.takes_rows,
                 self._bounds and self._bounds.clipvalue,
             )
             for part in gradients.parts

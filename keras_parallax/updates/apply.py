@@ -116,6 +116,7 @@ def build_updates(optimizer, keras_updates, variables, dense, of_rank, loss, cli
     # When a table moves, the slots of one that stays get other storage, too.
     adapter.forget_slots([pair.variable for pair in pairs if pair.table is not None])
     before = tf.global_variables()
+    keras_api.track_variables(keras_api.package_of(optimizer), before)
     alone = of_rank.size == 1 and not any(table.shards for table in of_rank.tables.values())
     of_pairs = [(pair.variable, pair.gradient) for pair in pairs]
     as_clipped = clip and (lambda by: _as_clipped(pairs, *clip(by)))
@@ -142,7 +143,7 @@ def build_updates(optimizer, keras_updates, variables, dense, of_rank, loss, cli
             sharding.forget_variable(slot)
         storage += [slot for slot in of_shards if _owner_of_slot(slot, of_rank) == of_rank.rank]
         storage += [pair.variable for pair in pairs if pair.table and pair.shard is None]
-        if adapter.inner is None:
+        if not adapter.takes_rows:
             _place_on_servers(pairs, state, since)
     if state is not None:
         state.slots.update({table.variable: slots for table, slots in row_slots.items()})

@@ -68,12 +68,13 @@ class OptimizerAdapter:
     Attributes:
         name: the name of its class, that of TensorFlow's rather than of Keras's wrapper.
         rule: the `RowRule` of its formula, or `None` if that is not known.
-        inner: the `tf.train.Optimizer` that it stands for, or itself if it takes rows as those
-            do; or `None`.
+        inner: the `tf.train.Optimizer` that it stands for, or `None`.
+        takes_rows: whether it moves rows itself, given `IndexedSlices`.
         bounds: the `clipping.Bounds` of one that clips rows before repeats are summed, or `None`.
     """
 
     rule = inner = bounds = None
+    takes_rows = False
 
     def __init__(self, optimizer):
         self._optimizer, self.name = optimizer, type(optimizer).__name__
@@ -182,6 +183,8 @@ class KerasAdapter(OptimizerAdapter):
 class TensorFlowAdapter(OptimizerAdapter):
     """What is known of a `tf.train.Optimizer`, which takes rows, in Keras's wrapper."""
 
+    takes_rows = True
+
     def __init__(self, optimizer):
         super().__init__(optimizer)
         self.inner = optimizer.optimizer
@@ -249,9 +252,11 @@ class TensorFlowAdapter(OptimizerAdapter):
 class OptimizerV2Adapter(OptimizerAdapter):
     """What is known of an optimizer of Keras 2.4 and later, which takes rows itself."""
 
+    takes_rows = True
+
     def __init__(self, optimizer, own):
         super().__init__(optimizer)
-        self.inner, self._own = optimizer, own
+        self._own = own
         self.bounds = clipping.bounds_of(optimizer)
 
     def _is_known(self):

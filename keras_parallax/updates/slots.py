@@ -80,7 +80,8 @@ def keras_order(optimizer, state, variables):
             else entry
             for entry in state.order
         ]
-    rule = adapter_of(optimizer).rule
+    adapter = adapter_of(optimizer)
+    rule, names = adapter.rule, () if adapter.inner else state.names
     keeps = rule.keeps if rule else max([0] + [len(slots) for slots in state.slots.values()])
     ordered = list(state.counters)
     for number in range(keeps):
@@ -89,7 +90,8 @@ def keras_order(optimizer, state, variables):
         for variable in variables:
             slots = state.slots[variable]
             if number < len(slots):
-                ordered.append(_weight(variable, number, slots[number], one_number))
+                called = names[number] if number < len(names) else None
+                ordered.append(_weight(variable, number, slots[number], one_number, called))
             else:
                 shape = [1] if one_number else variable.shape
                 name = '%s/unused_slot_%d:0' % (variable.name.split(':')[0], number)
@@ -98,7 +100,7 @@ def keras_order(optimizer, state, variables):
     return ordered
 
 
-def _weight(variable, number, slot, one_number):
+def _weight(variable, number, slot, one_number, called=None):
     if not isinstance(slot, list):
         return slot
     shapes = [part.shape.as_list() for part in slot]
@@ -107,7 +109,7 @@ def _weight(variable, number, slot, one_number):
     whole = [sum(shape[0] for shape in shapes)] + shapes[0][1:]
     if whole != variable.shape.as_list():
         return EqualSlots(slot)
-    name = '%s/slot_%d:0' % (variable.name.split(':')[0], number)
+    name = '%s/%s:0' % (variable.name.split(':')[0], called or 'slot_%d' % number)
     return ShardedRows(name, slot, whole, variable.table)
 
 

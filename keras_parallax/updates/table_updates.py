@@ -40,6 +40,11 @@ def choose_way(optimizer, sparse_update, penalized, constrained):
     rule = adapter.rule
     name = type(optimizer).__name__
     if sparse_update == LAZY:
+        if adapter.bounds is not None:
+            raise PlanError(
+                "sparse_update='lazy' is not there with Keras's optimizers of TensorFlow 2; "
+                "sparse_update='exact' moves touched rows only, but for Adam."
+            )
         if rule is None:
             raise PlanError(
                 "sparse_update='lazy' needs the formula of %s for single rows, which is known for "
@@ -51,8 +56,9 @@ def choose_way(optimizer, sparse_update, penalized, constrained):
                 "whole of it; use sparse_update='exact', or a constraint along axis 1."
             )
         return UpdateWay(rule, "touched rows only: 'lazy', not the numbers of Keras's %s" % name)
-    if adapter.inner is not None:
-        return UpdateWay(None, "TensorFlow's own sparse update (%s)" % adapter.name)
+    if adapter.takes_rows:
+        whose = 'Keras' if adapter.inner is None else 'TensorFlow'
+        return UpdateWay(None, "%s's own sparse update (%s)" % (whose, adapter.name))
     if rule is not None and not penalized and not constrained and rule.exact_if(optimizer):
         return UpdateWay(rule, "touched rows only, which is exact for Keras's %s" % name)
     cause = (
@@ -95,7 +101,7 @@ def update_of(optimizer, sparse_update, variable, record):
     adapter = adapter_of(optimizer)
     return Update(
         way.words,
-        whole=way.rule is None and adapter.inner is None,
+        whole=way.rule is None and not adapter.takes_rows,
         slots=adapter.rule.uses(optimizer) if adapter.rule else None,
     )
 
@@ -114,14 +120,14 @@ class PartUpdate(NamedTuple):
     penalty: object = None
 
 
-def with_penalty(part_gradient, loss, way, by_tensorflow, clipvalue=None):
+def with_penalty(part_gradient, loss, way, takes_rows, clipvalue=None):
     """Adds the regularizer's gradient to that of a part, and chooses its form.
 
     Args:
         part_gradient: a `PartGradient`.
         loss: the total loss, to find the factor that the penalty has in it.
         way: the `UpdateWay` of its table.
-        by_tensorflow: whether the optimizer is one of TensorFlow's, which takes rows.
+        takes_rows: whether the optimizer moves rows itself.
         clipvalue: the bound of an entry of the penalty's gradient, or `None`.
 
     Returns:
@@ -138,14 +144,14 @@ def with_penalty(part_gradient, loss, way, by_tensorflow, clipvalue=None):
     with tf.device(variable.device):
         if way.rule is not None and penalty is not None:
             values += tf.gather(penalty, rows)
-        if way.rule is not None or (by_tensorflow and penalty is None):
+        if way.rule is not None or (takes_rows and penalty is None):
             return PartUpdate(part, tf.IndexedSlices(values, rows, tf.shape(variable)))
         shape = variable.shape.as_list()
         gradient = tf.unsorted_segment_sum(values, rows, shape[0])
         gradient.set_shape(shape)
         if penalty is not None:
             gradient += penalty
-        if by_tensorflow:
+        if takes_rows:
             # As TensorFlow joins the two: a row that a penalty moves is a touched one.
             gradient = tf.IndexedSlices(gradient, tf.range(shape[0]), tf.shape(variable))
         return PartUpdate(part, gradient, penalty)

@@ -1,14 +1,18 @@
 """How Horovod is installed: from a wheel that is kept in the user's cache, or compiled anew."""
 
+import importlib.util
 import os
 import subprocess
 import zipfile
 
 import pytest
 
-from scripts import install_horovod
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+SCRIPT = os.path.join(ROOT, 'scripts', 'install_horovod.py')
+_spec = importlib.util.spec_from_file_location('install_horovod', SCRIPT)
+install_horovod = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(install_horovod)
 
-ROOT = os.path.join(os.path.dirname(__file__), '..', '..')
 REQUIREMENT = 'horovod==0.28.1'
 PARTS = {
     'requirement': REQUIREMENT,

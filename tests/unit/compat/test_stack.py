@@ -102,11 +102,10 @@ def test_every_other_python_of_this_machine_is_named_when_it_imports_or_runs_us(
         )
         if not version.startswith('3.6.'):
             assert process.returncode == 1, process.stdout
-            told = process.stdout.strip().splitlines()[-1]
-            if stacks_for(version):
-                refuses = 'keras-parallax needs TensorFlow, which could not be imported' in told
-            else:
-                refuses = ', but this is Python %s (' % version in told
+            told = 'keras-parallax needs TensorFlow, which could not be imported'
+            if not stacks_for(version):
+                told = ', but this is Python %s (' % version
+            refuses = told in process.stdout
             # The doctor reports in full where that Python finds what the doctor itself needs.
             reports = command[0] == COMMAND and 'Python %s' % version in process.stdout
             assert refuses or reports, process.stdout

@@ -1,0 +1,21 @@
+"""TensorFlow by the names of TensorFlow 1, and Keras 2, whichever TensorFlow is installed.
+
+With one TensorFlow alone a script imports both as ever; with TensorFlow 2 these lines lead it:
+
+    import tensorflow as tf
+    tf.compat.v1.disable_v2_behavior()
+"""
+
+import tensorflow as tf
+
+if tf.__version__.startswith('1.'):
+    import keras
+else:
+    tf = tf.compat.v1
+    tf.disable_v2_behavior()  # Keras builds graphs then.
+    try:
+        import tf_keras as keras  # Beside TensorFlow 2.16 and later, whose own is Keras 3.
+    except ImportError:
+        import keras
+
+__all__ = ['keras', 'tf']

@@ -1,0 +1,94 @@
+"""Optimizers of Keras that take rows: what they keep, and how they clip."""
+
+import cases
+import numpy as np
+import ours
+import pytest
+from frameworks import keras_module, tf
+
+from keras_parallax.compat import keras_optimizers
+from keras_parallax.updates.optimizer_adapter import adapter_of
+
+pytestmark = pytest.mark.skipif(
+    not keras_optimizers.OPTIMIZER_V2, reason='TensorFlow 1 has no such optimizers'
+)
+
+
+@pytest.fixture
+def keras():
+    module = keras_module('tf.keras')
+    module.backend.clear_session()
+    return module
+
+
+def trained_on_two_variables(optimizer):
+    """Applies an optimizer once to two variables; gives these."""
+    variables = [
+        tf.get_variable(name, [3, 2], initializer=tf.ones_initializer(), use_resource=True)
+        for name in ('first', 'second')
+    ]
+    optimizer.apply_gradients([(tf.ones([3, 2]), variable) for variable in variables])
+    return variables
+
+
+def test_slots_are_told_by_variable_and_counters_belong_to_none(keras):
+    adam = keras.optimizers.Adam()
+    variables = trained_on_two_variables(adam)
+    counters, slots = keras_optimizers.kept_by(adam, variables)
+    assert [counter is adam.iterations for counter in counters] == [True]
+    assert list(slots) == ['m', 'v']
+    for name, of_variables in slots.items():
+        assert [slot.name for slot in of_variables] == [
+            '%s/%s:0' % (variable.name[:-2], name) for variable in variables
+        ]
+
+
+def test_slots_that_are_forgotten_are_made_anew(keras):
+    adam = keras.optimizers.Adam()
+    first, second = trained_on_two_variables(adam)
+    before = keras_optimizers.kept_by(adam, [first, second])[1]
+    keras_optimizers.forget_slots(adam, [first])
+    assert keras_optimizers.kept_by(adam, [first, second]) is None
+    adam.apply_gradients([(tf.ones([3, 2]), variable) for variable in (first, second)])
+    after = keras_optimizers.kept_by(adam, [first, second])[1]
+    assert after['m'][0] is not before['m'][0] and after['m'][1] is before['m'][1]
+    assert len(adam.weights) == 5
+
+
+def test_an_optimizer_clips_nothing_while_asked_not_to(keras):
+    sgd = keras.optimizers.SGD(1.0, clipvalue=0.25)
+    variable = tf.get_variable('one', [2], initializer=tf.zeros_initializer(), use_resource=True)
+    with keras_optimizers.without_clipping(sgd):
+        whole = sgd.apply_gradients([(tf.ones([2]), variable)])
+    clipped = sgd.apply_gradients([(tf.ones([2]), variable)])
+    assert sgd.clipvalue == 0.25
+    session = keras_session(keras)
+    session.run(whole)
+    np.testing.assert_allclose(session.run(variable), [-1, -1])
+    session.run(clipped)
+    np.testing.assert_allclose(session.run(variable), [-1.25, -1.25])
+
+
+def keras_session(keras):
+    session = tf.Session()
+    session.run(tf.global_variables_initializer())
+    return session
+
+
+def test_the_adapter_of_keras_own_knows_that_it_takes_rows(keras):
+    adapter = adapter_of(keras.optimizers.Adagrad(clipnorm=0.5))
+    assert adapter.takes_rows and adapter.inner is None and adapter.name == 'Adagrad'
+    assert adapter.bounds == (None, 0.5, None)
+
+
+@pytest.mark.parametrize('bound', ['clipnorm', 'clipvalue', 'global_clipnorm'])
+@pytest.mark.parametrize('name', ['SGD', 'Adam'])
+def test_a_bound_that_binds_clips_as_keras_clips(keras, name, bound):
+    def optimizer(keras):
+        return getattr(keras.optimizers, name)(0.05, **{bound: 0.02})
+
+    case = cases.Case(cases.embed_and_sum(), optimizer, cases.ids_and_targets)
+    unbound = case._replace(optimizer=lambda keras: getattr(keras.optimizers, name)(0.05))
+    _, weights = ours.assert_equals_plain_keras(case, keras)
+    _, others = ours.assert_equals_plain_keras(unbound, keras)
+    assert any(np.abs(one - other).max() > 1e-4 for one, other in zip(weights, others))
