@@ -5,6 +5,7 @@ import tempfile
 
 import exhaustive
 import pytest
+import stacks
 from hypothesis import settings
 
 # A busy machine is slow: how long an example takes says nothing of whether it is right.
@@ -33,6 +34,16 @@ def group_of(item):
     given = getattr(item, 'callspec', None)
     values = [str(given.params[name]) for name in JOB_PARAMETERS if given and name in given.params]
     return ' '.join([file] + values)
+
+
+def pytest_ignore_collect(collection_path):
+    """Leaves out files that the installed stack does not run."""
+    file = os.path.relpath(str(collection_path), ROOT)
+    return True if file.endswith('.py') and not stacks.is_run(file) else None
+
+
+def pytest_report_header():
+    return None if stacks.is_run('') else 'TensorFlow 2: only what tests/stacks.py lists'
 
 
 @pytest.hookimpl(tryfirst=True)

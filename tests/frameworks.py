@@ -9,7 +9,10 @@ import types
 
 import tensorflow
 
-if tensorflow.__version__.startswith('1.'):
+#: Whether this is TensorFlow 2.
+TF2 = not tensorflow.__version__.startswith('1.')
+
+if not TF2:
     tf = tensorflow
     #: Names of the Keras packages to test with.
     KERAS_PACKAGES = ('keras', 'tf.keras')
@@ -31,7 +34,7 @@ def keras_module(name):
     """
     if name == 'keras':
         return importlib.import_module('keras')
-    if tensorflow.__version__.startswith('1.'):
+    if not TF2:
         return tf.keras
     try:
         keras = importlib.import_module('tf_keras')

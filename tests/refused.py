@@ -1,13 +1,13 @@
 """What a stack cannot be asked for: names of `cases`, and why; it is skipped by name there."""
 
-import tensorflow
+from frameworks import TF2
 
 _CONSTRAINT = 'Keras 2.15 refuses a constraint on a variable whose gradient is of rows'
 _FORMULA = "the optimizer is written for Keras 2.2.4's base class, which returns updates"
 
 #: Dict from names of cases to reasons, on the TensorFlow that is installed.
 REFUSED = {}
-if not tensorflow.__version__.startswith('1.'):
+if TF2:
     REFUSED.update(
         dict.fromkeys(['non_negative', 'row_norm', 'column_norm', 'columns'], _CONSTRAINT),
         custom=_FORMULA,

@@ -20,7 +20,7 @@ import numpy as np
 import psutil
 import pytest
 import reference
-from frameworks import KERAS_PACKAGES, tf
+from frameworks import KERAS_PACKAGES, TF2, tf
 
 import keras_parallax as kp
 
@@ -498,6 +498,8 @@ def test_a_name_means_the_package_that_the_script_has_imported(package):
     outcome = run_here(tell_default_package, package)
     assert outcome.code == 0, outcome.output
     module = "'%s.optimizers'" % {'tf.keras': 'tensorflow.python.keras'}.get(package, package)
+    if TF2:
+        module = '.src.optimizers.legacy.'
     assert module in outcome.output, outcome.output
 
 
@@ -506,7 +508,7 @@ def test_a_name_means_the_package_that_the_script_has_imported(package):
     [
         (dict(optimizer=3), 'optimizer must be .* 3 was given'),
         (dict(optimizer=None), 'optimizer must be .* None was given'),
-        (dict(optimizer='no_such_optimizer'), 'ptimizer: no_such_optimizer'),
+        (dict(optimizer='no_such_optimizer'), "ptimizer: '?no_such_optimizer"),
         (dict(sparse_update='fast'), "sparse_update must be .* 'fast' was given"),
         (dict(sparse_update=None), 'sparse_update must be .* None was given'),
         (dict(sparse_reduction='max'), "sparse_reduction must be .* 'max' was given"),
@@ -558,8 +560,12 @@ def test_the_given_optimizer_shares_its_attributes_and_the_wrapped_keeps_its_nam
     train(model)
     assert type(given) is cls
     # As where Keras trains with the given one itself: it has the weights and updates of training.
-    assert given.__dict__ is wrapped.__dict__ and given.__dict__.keys() == before.keys()
+    assert given.__dict__ is wrapped.__dict__ and before.keys() <= given.__dict__.keys()
+    more = {key for key in given.__dict__.keys() - before.keys() if not key.startswith('_self_')}
+    assert more <= {'updates'}
     kept = {key for key in before if key not in ('updates', 'weights')}
+    if TF2:  # What begins so, training changes in plain Keras, too.
+        kept = {key for key in kept if not key.startswith('_')}
     assert all(given.__dict__[key] is before[key] for key in kept)
     assert type(wrapped).__name__ == cls.__name__ and type(wrapped).__module__ == cls.__module__
     assert isinstance(wrapped, cls)
@@ -800,7 +806,7 @@ def test_the_optimizers_weights_are_those_of_plain_keras(package, keras, name):
     assert_equals_plain_keras(package, run)
 
 
-@pytest.mark.parametrize('sparse_update', ['exact', 'lazy'])
+@pytest.mark.parametrize('sparse_update', ['exact'] if TF2 else ['exact', 'lazy'])
 @pytest.mark.parametrize('name', sorted(MORE_OPTIMIZERS))
 def test_the_optimizers_weights_have_the_shapes_of_plain_keras_and_can_be_set(
     package, keras, name, sparse_update
@@ -838,7 +844,8 @@ def test_a_saved_model_trains_on_in_plain_keras_as_if_it_had_not_been_saved(
     # The state is checked against a run that never knew us: our own word for it proves nothing.
     plain = plain_script(package).model(MORE_OPTIMIZERS[name](keras))
     train(plain)
-    assert str(found['class']) == '%s.%s' % (keras.optimizers.SGD.__module__, name.split()[0])
+    cls = getattr(keras.optimizers, name.split()[0])
+    assert str(found['class']) == '%s.%s' % (cls.__module__, cls.__name__)
     assert str(found['config']) == repr(sorted(config.items()))
     assert_all_equal(numbered(found, 'weight'), weights)
     state, expected = numbered(found, 'state'), plain.optimizer.get_weights()

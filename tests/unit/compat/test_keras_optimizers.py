@@ -39,7 +39,7 @@ def test_slots_are_told_by_variable_and_counters_belong_to_none(keras):
     assert list(slots) == ['m', 'v']
     for name, of_variables in slots.items():
         assert [slot.name for slot in of_variables] == [
-            '%s/%s:0' % (variable.name[:-2], name) for variable in variables
+            'Adam/%s/%s:0' % (variable.name[:-2], name) for variable in variables
         ]
 
 
