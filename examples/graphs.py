@@ -6,12 +6,17 @@ With one TensorFlow alone a script imports both as ever; with TensorFlow 2 these
     tf.compat.v1.disable_v2_behavior()
 """
 
+import warnings
+
 import tensorflow as tf
 
 if tf.__version__.startswith('1.'):
     import keras
 else:
     tf = tf.compat.v1
+    # Of what is deprecated, graphs among it, TensorFlow and Keras tell in many lines.
+    tf.logging.set_verbosity(tf.logging.ERROR)
+    warnings.filterwarnings('ignore', module='tf_keras|keras')
     tf.disable_v2_behavior()  # Keras builds graphs then.
     try:
         import tf_keras as keras  # Beside TensorFlow 2.16 and later, whose own is Keras 3.

@@ -2,7 +2,7 @@
 
     python examples/without_prefix.py horovodrun -np 2 -H localhost:2 python examples/lm1b.py
 
-horovodrun 0.19.5 has no option for it. Lines of other ranks than 0 keep theirs. Where the output is
+horovodrun has no option for it. Lines of other ranks than 0 keep theirs. Where the output is
 no terminal, a line that is drawn again and again comes once, as it is in the end.
 """
 
@@ -11,7 +11,8 @@ import signal
 import subprocess
 import sys
 
-_STAMP = rb'\w{3} \w{3} [ \d]\d [\d:]{8} \d{4}\[%s\]<std(?:out|err)>:'
+# Horovod 0.28.1 leaves the time out.
+_STAMP = rb'(?:\w{3} \w{3} [ \d]\d [\d:]{8} \d{4})?\[%s\]<std(?:out|err)>:'
 _LEFT_OUT = re.compile(_STAMP % rb'\d+' + rb'Using TensorFlow backend\.\n|' + _STAMP % rb'0')
 
 
