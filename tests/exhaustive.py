@@ -14,6 +14,8 @@ SAMPLED = {
     'tests/cluster/test_emulated_cluster.py': [
         ('test_a_signal.*', '.*SIGKILL', 'the others end Python in an orderly way'),
         ('test_shaping_does_not.*', '200', 'one bandwidth is set'),
+        ('test_the_share_of_a_host.*', None, 'benchmarks alone change it'),
+        ('test_training_on_two_hosts.*', None, 'test_local_aggregation.py trains on them'),
     ],
     'tests/cluster/test_failures_on_hosts.py': [
         ('test_a_rank_that_never_starts.*', '0-True', 'a way of each kind is tried'),
@@ -28,6 +30,9 @@ SAMPLED = {
             'test_bytes.py counts bytes; the numbers show that rows are shared',
         ),
     ],
+    'tests/cluster/test_saving_on_hosts.py': [
+        ('.*', None, 'tests/parallel/test_saving.py and test_resuming.py save, on one host'),
+    ],
     'tests/cluster/test_servers.py': [
         ('test_dedicated.*', None, 'tests/parallel/test_servers.py has dedicated servers'),
     ],
@@ -41,6 +46,7 @@ SAMPLED = {
     ],
     'tests/parallel/test_example.py': [
         ('.*', '(?!async).*', 'test_async.py trains without waiting, on less'),
+        ('test_without_servers.*', None, 'a screen of the same form is read with servers'),
     ],
     'tests/parallel/test_failures.py': [
         (
