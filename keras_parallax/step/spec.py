@@ -114,7 +114,7 @@ def spec_of(optimizer, model, loss, variables, settings, keras_updates):
     scope = scope_of(loss.graph)
     job = scope.job if scope else HorovodRanks()
     strategy = scope.strategy_of(loss) if scope else None
-    if scope and strategy is None:
+    if scope and strategy is None and model is not None:
         strategy = scope.compiled.get(model)
         if strategy is not None:
             scope.note_loss(loss, strategy)
