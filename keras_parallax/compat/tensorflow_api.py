@@ -159,6 +159,16 @@ def storage(variable):
     return variable._ref()
 
 
+def key_of(variable):
+    """What optimizers of Keras 2.15 know a variable by, as an attribute of its class, a dict.
+
+    It follows from the variable's name, unless it is kept: shards of one table, which are given
+    the name of that, would share their slots.
+    """
+    key = getattr(variable, '_shared_name', None)
+    return {} if key is None else {'_shared_name': property(lambda self: key)}
+
+
 def resource_handle(name, shape, dtype):
     """The handle of a resource variable that nothing has a value for.
 

@@ -2,7 +2,7 @@
 
 import types
 
-from keras_parallax.compat import graph_queries, keras_api, patches
+from keras_parallax.compat import graph_queries, keras_api, patches, tensorflow_api
 from keras_parallax.compat.tensorflow_api import ResourceVariable, tf
 
 #: A variable of more numbers is none of an optimizer's settings.
@@ -12,7 +12,8 @@ _MOST_NUMBERS = 10000
 def named(variable, name):
     """Gives a variable another `name` than its storage has, in place, and returns it."""
     cls = type(variable)
-    with_name = type(cls.__name__, (cls,), {'name': property(lambda self: name)})
+    with_name = {'name': property(lambda self: name), **tensorflow_api.key_of(variable)}
+    with_name = type(cls.__name__, (cls,), with_name)
     return patches.change_class('tf.Variable.name', variable, with_name)
 
 
