@@ -218,9 +218,9 @@ def loaded(run):
         )
         model.save(path)
     with run.scope():
-        model = keras.models.load_model(
-            path, custom_objects={'Adagrad': _Gated(run, keras.optimizers.Adagrad)}
-        )
+        # Keras 2.2.4 looks for `adagrad`, tf.keras for `Adagrad`.
+        gated = _Gated(run, keras.optimizers.Adagrad)
+        model = keras.models.load_model(path, custom_objects={'Adagrad': gated, 'adagrad': gated})
     run.fit(model)
     return run.end(model)
 
