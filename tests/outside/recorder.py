@@ -83,8 +83,7 @@ class Recorder:
             optimizer = package.optimizers.get(arguments['optimizer'])
             inner = getattr(optimizer, 'optimizer', None)
             if isinstance(inner, package.optimizers.Optimizer):
-                # What wraps another makes its own updates of the other's.
-                inner.get_gradients = functools.partial(_gated_gradients, inner.get_gradients)
+                _gate_inner(optimizer, inner)
                 arguments['optimizer'] = optimizer
             else:
                 arguments['optimizer'] = reference.gated(optimizer)
@@ -192,8 +191,24 @@ class Recorder:
         os.rename(temporary, path)
 
 
-def _gated_gradients(original, loss, params):
-    return tf.tuple([loss] + original(loss, params))[1:]
+def _gate_inner(outer, inner):
+    """Gates an optimizer that makes its own updates of another's.
+
+    It may ask the other for some variables after the others, so that the gradients of those asked
+    for say nothing about the rest: what it writes waits for the gradients of all.
+    """
+    get_updates, get_gradients = outer.get_updates, inner.get_gradients
+
+    def updates(loss, params):
+        computed = tf.group(loss, *get_gradients(loss, params))
+
+        def gradients(loss, params):
+            return tf.tuple(get_gradients(loss, params), control_inputs=[computed])
+
+        inner.get_gradients = gradients
+        return get_updates(loss=loss, params=params)
+
+    outer.get_updates = updates
 
 
 def _first(data):
