@@ -39,8 +39,8 @@ class StepGradients:
         exchange: the `exchange.Exchange`.
         sync: whether the gradients of all ranks are applied together.
         slices: whether `IndexedSlices` of `dense` stay as they come.
-        clipvalue: the bound of an entry of a row's gradient in the joined batch, before repeats
-            are summed; or `None`.
+        bounds: the `clipping.Bounds` of an optimizer that clips rows before repeats are summed, or
+            `None`.
 
     Attributes:
         reduced: the gradients of `dense`, means over the ranks.
@@ -53,7 +53,7 @@ class StepGradients:
         totals: sums over the ranks that every rank must have computed by the end of the step.
     """
 
-    def __init__(self, loss, dense, tables, members, exchange, sync, slices, clipvalue=None):
+    def __init__(self, loss, dense, tables, members, exchange, sync, slices, bounds=None):
         self._loss, self._members, self._exchange, self._sync = loss, members, exchange, sync
         self._tables = list(tables)
         self._sharded = any(table.shards for table in self._tables)
@@ -62,8 +62,10 @@ class StepGradients:
         gradients, of_outputs, of_rows = self._compute(dense)
         # Of a batch of its own, a rank's gradients are as many times those of the joined batch.
         self._joined = exchange.size if sync and exchange.reduction == MEAN else 1
-        if clipvalue is not None:
-            bound = clipvalue * self._joined
+        if bounds is not None and bounds.clips:
+            self._require_rows_alone(zip(dense, gradients))
+        if bounds is not None and bounds.clipvalue is not None:
+            bound = bounds.clipvalue * self._joined
             gradients = [
                 _bounded(gradient, bound) if isinstance(gradient, tf.IndexedSlices) else gradient
                 for gradient in gradients
@@ -123,6 +125,9 @@ class StepGradients:
             for key, of_key in self._raw.items()
         }
         for table, square in squares.items():
+            if not table.shards:
+                # Every rank has the whole of it.
+                square = square / float(self._exchange.size)
             of_rank[table] = of_rank[table] + square if table in of_rank else square
         if self._exchange.size == 1 or not self._sync:
             return of_rank
@@ -182,6 +187,18 @@ class StepGradients:
             if table.by_row and output in by_output:
                 of_rows.setdefault(table, []).append(output)
         return of_dense, by_output, of_rows
+
+    def _require_rows_alone(self, pairs):
+        """Raises `PlanError` if each rank would count rows of a gradient that is clipped."""
+        for variable, gradient in pairs if self._exchange.size > 1 else ():
+            if isinstance(gradient, tf.IndexedSlices) and _has_whole_table(gradient):
+                raise PlanError(
+                    'The optimizer clips the rows of gradients as they come, and in that of %s '
+                    'there is one of the whole table, as of a regularizer, which each worker would '
+                    'count. Have the table sharded (architecture="hybrid"), or take the bound or '
+                    'the regularizer away, or train with one worker.'
+                    % loss_analysis.name_of(variable)
+                )
 
     def _average(self, gradient, name):
         if not isinstance(gradient, tf.IndexedSlices):

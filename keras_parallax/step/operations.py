@@ -67,6 +67,8 @@ class StepOperations:
         if not spec.timing.sync:
             asynchronous.check_clipping(spec.optimizer, spec.package.clip_together, dense)
         self._bounds = spec.adapter.bounds
+        if self._bounds is not None and self._bounds.clips:
+            _require_no_penalties(tables.values(), spec.adapter.name)
         self._gradients = StepGradients(
             spec.loss,
             dense,
@@ -75,7 +77,7 @@ class StepOperations:
             self._exchange,
             spec.timing.sync,
             slices,
-            self._bounds and self._bounds.clipvalue,
+            self._bounds,
         )
         applied, self.operations = self._update(tables, dense, slices)
         self._synced, self.state, self.storage = applied.synced, applied.state, applied.storage
@@ -259,3 +261,18 @@ class StepOperations:
             with self._spec.loss.graph.as_default():
                 self._collectives[key] = build()
         return self._collectives[key]
+
+
+def _require_no_penalties(tables, name):
+    """Refuses a bound of gradients of rows to which a regularizer adds.
+
+    Keras bounds the parts of such a gradient one by one, as often as the regularizer reads the
+    table (2.15 and 2.21; `tests/unit/compat/test_keras_optimizers.py`).
+    """
+    penalized = [table.name for table in tables if table.by_row and table.penalties]
+    if penalized:
+        raise PlanError(
+            '%s has a bound (clipnorm, clipvalue or global_clipnorm), and %s a regularizer. With '
+            'TensorFlow 2 the two are not there together yet; take one of them away.'
+            % (name, ', '.join(penalized))
+        )

@@ -264,11 +264,11 @@ def _state(adapter, kept, pairs, of_rank):
 
     Its slots of shards are stored under names that every rank knows.
     """
-    if not of_rank.sync and adapter.inner is not None:
+    if not of_rank.sync and adapter.takes_rows:
         raise PlanError(
-            "sync=False is for Keras's own optimizers, of which it is known which of their "
-            'variables several workers may change at a time, but %s was given; use one of them, '
-            'or sync=True.' % adapter.name
+            "sync=False is for Keras's own optimizers of TensorFlow 1.11, of which it is known "
+            'which of their variables several workers may change at a time, but %s was given; use '
+            'one of them, or sync=True.' % adapter.name
         )
     if kept is None:
         return None

@@ -12,6 +12,11 @@ class Bounds(NamedTuple):
     clipnorm: Optional[float] = None
     global_clipnorm: Optional[float] = None
 
+    @property
+    def clips(self):
+        """Whether there is a bound."""
+        return any(bound is not None for bound in self)
+
 
 def bounds_of(optimizer):
     """The `Bounds` of an optimizer; those that it does not know are `None`."""

@@ -7,6 +7,7 @@ import pytest
 from frameworks import keras_module, tf
 
 from keras_parallax.compat import keras_optimizers
+from keras_parallax.errors import PlanError
 from keras_parallax.updates.optimizer_adapter import adapter_of
 
 pytestmark = pytest.mark.skipif(
@@ -92,3 +93,13 @@ def test_a_bound_that_binds_clips_as_keras_clips(keras, name, bound):
     _, weights = ours.assert_equals_plain_keras(case, keras)
     _, others = ours.assert_equals_plain_keras(unbound, keras)
     assert any(np.abs(one - other).max() > 1e-4 for one, other in zip(weights, others))
+
+
+@pytest.mark.parametrize('bound', ['clipnorm', 'clipvalue', 'global_clipnorm'])
+def test_a_bound_beside_a_regularizer_of_a_table_is_refused(keras, bound):
+    model = cases.embed_and_sum(embeddings_regularizer=lambda keras: keras.regularizers.l1(0.01))
+    case = cases.Case(
+        model, lambda keras: keras.optimizers.SGD(0.05, **{bound: 0.02}), cases.ids_and_targets
+    )
+    with pytest.raises(PlanError, match='SGD has a bound .* and table/embeddings a regularizer'):
+        ours.assert_equals_plain_keras(case, keras)
