@@ -7,13 +7,14 @@ _versions.require_python()
 
 # TensorFlow is looked at first: where it is missing, much else may be.
 from keras_parallax.compat import stack as _stack  # noqa: F401  # isort: skip
-from keras_parallax import callbacks
+from keras_parallax import callbacks, data
 from keras_parallax.checkpoint.keras_file_write import save_model
 from keras_parallax.checkpoint.resume import latest_checkpoint
 from keras_parallax.checkpoint.saved_model import export_saved_model
 from keras_parallax.compat.horovod_api import hvd as _hvd
 from keras_parallax.errors import (
     CheckpointError,
+    DataError,
     IdOutOfRangeError,
     MetricMismatchError,
     ModelMismatchError,
@@ -38,6 +39,7 @@ __version__ = '0.1.0'
 __all__ = [
     'CheckpointError',
     'Compression',
+    'DataError',
     'IdOutOfRangeError',
     'MetricMismatchError',
     'ModelMismatchError',
@@ -53,6 +55,7 @@ __all__ = [
     'UnequalCallsError',
     'WorkerFailedError',
     'callbacks',
+    'data',
     'export_saved_model',
     'latest_checkpoint',
     'load_model',

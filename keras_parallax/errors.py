@@ -60,6 +60,22 @@ class PlanError(ParallaxError, ValueError):
     """
 
 
+class DataError(ParallaxError, ValueError):
+    """Data cannot be shared among the workers: one of them would have none, or it is of no kind.
+
+    Example:
+        ```python
+        >>> import keras_parallax as kp
+        >>> strategy = kp.ParallaxStrategy()
+        >>> try:
+        ...     kp.data.shard([])
+        ... except kp.DataError:
+        ...     print('no files')
+        no files
+        ```
+    """
+
+
 class IdOutOfRangeError(ParallaxError, ValueError):
     """A batch held an id outside `[0, input_dim)` of the table it looks up.
 

@@ -6,7 +6,6 @@ ranks compare their rates, and all stop if one does. So callbacks decide alike e
 """
 
 import functools
-import inspect
 import warnings
 
 import numpy as np
@@ -19,19 +18,11 @@ from keras_parallax.callbacks.model_checkpoint import ModelCheckpoint
 from keras_parallax.compat import keras_api
 from keras_parallax.compat.horovod_api import horovod_callbacks
 from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.data.epochs import telling_epochs
 from keras_parallax.errors import MetricMismatchError
 from keras_parallax.optimizer import is_wrapped
 from keras_parallax.session.graph_scope import scope_of
 from keras_parallax.step.train_step import step_of
-
-
-def _by_name(method, model, arguments, named):
-    """What one of Keras's methods was called with, without the model, all of it by name.
-
-    Names are not checked here: Keras still takes some of its earlier versions'.
-    """
-    _, *given = inspect.signature(method).bind_partial(model, *arguments).arguments.items()
-    return dict(**dict(given), **named)
 
 
 def _with_callbacks(original):
@@ -40,7 +31,7 @@ def _with_callbacks(original):
     def method(model, *arguments, **named):
         if not _is_of_several(model):
             return original(model, *arguments, **named)
-        named = _by_name(original, model, arguments, named)
+        named = keras_api.arguments_by_name(original, model, arguments, named)
         callbacks = list(named.get('callbacks') or [])
         if any(map(_is_before, callbacks)):
             return original(model, **named)
@@ -57,15 +48,18 @@ def _with_callbacks(original):
 
 
 def _with_step(original):
-    """A `fit_generator` that has a training step when it calls callbacks, as `fit` has one.
+    """A `fit` or `fit_generator` that has a training step when it calls callbacks.
 
-    That of `tf.keras` 1.11 would build it with the first batch.
+    For a generator or a `Sequence`, `fit_generator` of `tf.keras` 1.11 would build it with the
+    first batch, and so would `fit` of Keras 2.15 and later.
     """
 
     @functools.wraps(original)
     def method(model, *arguments, **named):
+        by_name = keras_api.arguments_by_name(original, model, arguments, named)
         if (
-            is_wrapped(getattr(model, 'optimizer', None))
+            keras_api.gives_batches(by_name.get('generator', by_name.get('x')))
+            and is_wrapped(getattr(model, 'optimizer', None))
             and getattr(model, 'total_loss', None) is not None
         ):
             keras_api.make_train_function(model)
@@ -80,7 +74,7 @@ def _quiet(original):
     def method(model, *arguments, **named):
         if not _is_of_several(model):
             return original(model, *arguments, **named)
-        named = _by_name(original, model, arguments, named)
+        named = keras_api.arguments_by_name(original, model, arguments, named)
         _hush(model, named)
         return original(model, **named)
 
@@ -114,8 +108,8 @@ def _averaging_first(original):
 #: What takes the place of a method of Keras's: dict from targets of `PATCHES` to functions of the
 #: original.
 METHODS = {
-    'Model.fit': _with_callbacks,
-    'Model.fit_generator': lambda original: _with_callbacks(_with_step(original)),
+    'Model.fit': lambda original: _with_callbacks(telling_epochs(_with_step(original))),
+    'Model.fit_generator': lambda original: _with_callbacks(telling_epochs(_with_step(original))),
     'Model.evaluate': _quiet,
     'CallbackList.__init__': _averaging_first,
 }

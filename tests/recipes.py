@@ -131,6 +131,32 @@ def datasets(size, rank=None):
     }
 
 
+#: Of `fit` on shares that `kp.data` makes: epochs, a seed, and the samples that validate.
+SHARED_EPOCHS, SHARED_SEED, SPLIT = 3, 5, 0.25
+
+
+def uneven_data():
+    """Ids and targets that two ranks cannot share evenly, nor one in whole batches."""
+    ids, targets = data()
+    return ids[:-1], targets[:-1]
+
+
+def batches_of(keras, size):
+    """A `Sequence` of the data in batches, a number of them that two ranks cannot share evenly."""
+    ids, targets = data()
+    count = len(ids) // size - 1
+
+    class Batches(keras.utils.Sequence):
+        def __len__(self):
+            return count
+
+        def __getitem__(self, index):
+            rows = slice(index * size, (index + 1) * size)
+            return ids[rows], targets[rows]
+
+    return Batches()
+
+
 def deciding(callbacks, monitor='loss'):
     """Keras's callbacks that decide by a metric: they lower the rate, and stop early.
 

@@ -8,6 +8,8 @@ ON_TENSORFLOW_2 = (
     'tests/unit/test_single_process.py',
     'tests/unit/compat/test_keras_optimizers.py',
     'tests/unit/compat/test_versions.py',
+    'tests/unit/compat/test_datasets.py',
+    'tests/unit/data/',
     'tests/unit/planning/',
 )
 

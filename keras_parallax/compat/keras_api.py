@@ -2,6 +2,7 @@
 
 import functools
 import importlib
+import inspect
 import sys
 from types import ModuleType
 from typing import NamedTuple
@@ -268,6 +269,35 @@ def forget_assignment(variable):
     """Has `set_value` make anew what it assigns a variable its value by."""
     for cached in ('_assign_placeholder', '_assign_op'):
         variable.__dict__.pop(cached, None)
+
+
+def is_sequence(data):
+    """Whether something is a `keras.utils.Sequence`."""
+    package = package_of(data)
+    return package is not None and isinstance(data, package.module.utils.Sequence)
+
+
+def gives_batches(data):
+    """Whether Keras takes data for a generator, or a `Sequence`, of batches."""
+    return hasattr(data, '__next__') or is_sequence(data)
+
+
+def arguments_by_name(method, model, arguments, named):
+    """What one of Keras's methods was called with, without the model, all of it by name.
+
+    Names are not checked here: Keras still takes some of its earlier versions'.
+
+    Args:
+        method: the method, as a function.
+        model: the model.
+        arguments: what was given by place, after the model.
+        named: what was given by name.
+
+    Returns:
+        A dict.
+    """
+    _, *given = inspect.signature(method).bind_partial(model, *arguments).arguments.items()
+    return dict(**dict(given), **named)
 
 
 def order_of_samples():

@@ -30,8 +30,20 @@ OPTIMIZER_V2 = ()
 #: The modules in which Keras and optimizers look up `gradients`.
 GRADIENTS_IN = (tf, _gradients_impl, _gradients)
 
+#: The base class of data sets.
+DATASET = tf.data.Dataset
+
 #: Names of the Keras packages, to the modules that they are made of.
 KERAS_PACKAGES = {'keras': 'keras', 'tf.keras': 'tensorflow.python.keras'}
+
+
+def group_by_window(dataset, group_of, elements_of, size):
+    """What `elements_of` makes of each `size` elements of a group, in a data set.
+
+    It imports all of `tf.contrib`, which others need not.
+    """
+    contrib = importlib.import_module('tensorflow.contrib.data')
+    return dataset.apply(contrib.group_by_window(group_of, elements_of, size))
 
 
 def keras_module(name):

@@ -32,6 +32,13 @@ BY_RESOURCE = True
 
 GRADIENTS_IN = (tf, _gradients_impl, _gradients)
 
+DATASET = tensorflow.data.Dataset
+
+
+def group_by_window(dataset, group_of, elements_of, size):
+    """What `elements_of` makes of each `size` elements of a group, in a data set."""
+    return dataset.group_by_window(group_of, elements_of, size)
+
 
 def _keras_inside():
     """The name of Keras 2: `tf_keras` beside a TensorFlow whose own is Keras 3, else `keras`."""

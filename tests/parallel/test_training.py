@@ -13,12 +13,14 @@ import recipes
 import reference
 from frameworks import KERAS_PACKAGES, tf
 
+from keras_parallax.data.order import Order
+
 PACKAGES = KERAS_PACKAGES
 RANKS = recipes.RANKS
 TOLERANCE = 1e-5
 CASES = (
     'shortest:everywhere', 'shortest:on_rank_0', 'explicit', 'generator', 'built_by_fit',
-    'taking_turns',
+    'taking_turns', 'shared_arrays', 'shared_sequence', 'shared_generator',
     'set_between', 'not_a_number', 'one_stops', 'chief_validates', 'uneven', 'different',
     'normalized', 'stateful', 'counted', 'printed', 'written', 'told', 'wrapped', 'asynchronous',
 )  # fmt: skip
@@ -38,7 +40,7 @@ def keras(package):
 def job(package, tmpdir_factory):
     """Runs all cases in one job; a folder and an `Outcome`."""
     folder = str(tmpdir_factory.mktemp('training'))
-    names = CASES + (('from_dataset',) if package == 'tf.keras' else ())
+    names = CASES + (('from_dataset', 'shared_dataset') if package == 'tf.keras' else ())
     outcome = launch.run(RANKS, 'parallel/training_worker.py', folder, package, *names, limit=300)
     return folder, outcome
 
@@ -157,6 +159,68 @@ def test_callbacks_decide_by_averages_for_data_sets_too(show, plain, keras):
     assert len(set(history['lr'])) > 1
     for rank in show('from_dataset'):
         assert_same_history(rank['history'], history)
+        assert_same_weights(rank['weights'], model.get_weights())
+
+
+def test_shares_of_arrays_train_as_one_process_does(show, plain):
+    ids, targets = recipes.uneven_data()
+    trained = int(len(ids) * (1 - recipes.SPLIT))
+    validation, model = (ids[trained:], targets[trained:]), plain()
+    order, history = Order(trained, RANKS, recipes.SHARED_SEED), {}
+    assert order.remainder and order.length % (recipes.BATCH // RANKS)
+    for epoch in range(recipes.SHARED_EPOCHS):
+        rows = order.of_all(epoch)
+        found = model.fit(
+            ids[rows], targets[rows], batch_size=recipes.BATCH, shuffle=False, verbose=0,
+            validation_data=validation,
+        ).history  # fmt: skip
+        for name, values in found.items():
+            history.setdefault(name, []).extend(values)
+    ranks = show('shared_arrays')
+    for rank in ranks:
+        assert_same_history(rank['history'], history)
+        assert_same_weights(rank['weights'], model.get_weights())
+    assert [len(rank['told']) for rank in ranks] == [1, 0]
+
+
+def joined(batches, numbers):
+    """One batch made of the batches that ranks have at the same time."""
+    return [np.concatenate(parts) for parts in zip(*[batches[int(number)] for number in numbers])]
+
+
+def test_shares_of_a_sequence_train_as_one_process_does(show, plain, keras):
+    batches, model = recipes.batches_of(keras, recipes.BATCH // RANKS), plain()
+    order, losses = Order(len(batches), RANKS, recipes.SHARED_SEED), []
+    assert order.remainder
+    for epoch in range(recipes.SHARED_EPOCHS):
+        numbers = order.of_all(epoch).reshape(-1, RANKS)
+        losses.append(
+            np.mean([model.train_on_batch(*joined(batches, pair))[0] for pair in numbers])
+        )
+    for rank in show('shared_sequence'):
+        np.testing.assert_allclose(rank['loss'], losses, rtol=TOLERANCE)
+        assert_same_weights(rank['weights'], model.get_weights())
+
+
+def test_shares_of_a_generator_train_as_one_process_does(show, plain, keras):
+    batches, model = recipes.batches_of(keras, recipes.BATCH // RANKS), plain()
+    for pair in Order(len(batches), RANKS).of_all(0).reshape(-1, RANKS):
+        model.train_on_batch(*joined(batches, pair))
+    for rank in show('shared_generator'):
+        assert rank['steps'] == len(batches) // RANKS
+        assert_same_weights(rank['weights'], model.get_weights())
+
+
+def test_shares_of_a_data_set_train_as_one_process_does(show, plain, package):
+    if package != 'tf.keras':
+        pytest.skip('keras 2.2.4 takes no data sets')
+    model, (ids, targets) = plain(), recipes.uneven_data()
+    samples = tf.data.Dataset.from_tensor_slices((ids, targets.astype(np.float32)))
+    samples = samples.shuffle(50, seed=recipes.SHARED_SEED).take(len(ids) // RANKS * RANKS)
+    given = samples.batch(recipes.BATCH).repeat()
+    history = model.fit(given, steps_per_epoch=recipes.BATCHES, epochs=2, verbose=0).history
+    for rank in show('shared_dataset'):
+        np.testing.assert_allclose(rank['loss'], history['loss'], rtol=TOLERANCE)
         assert_same_weights(rank['weights'], model.get_weights())
 
 

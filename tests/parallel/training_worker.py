@@ -17,6 +17,7 @@ import numpy as np
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir))
 import cases  # noqa: E402
 import recipes  # noqa: E402
+from frameworks import TF2, tf  # noqa: E402
 from raised import error_of  # noqa: E402
 
 import keras_parallax as kp  # noqa: E402
@@ -139,6 +140,54 @@ def from_dataset(rank):
         'history': model.fit(**recipes.datasets(size, rank.number), callbacks=callbacks).history,
         'weights': model.get_weights(),
     }
+
+
+def shared_arrays(rank):
+    """`fit` on shares of all samples, in two calls, the second of which goes on."""
+    model, (ids, targets) = rank.started(), recipes.uneven_data()
+    history = {}
+    for begin, end in ((0, 1), (1, recipes.SHARED_EPOCHS)):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter('always')
+            given = kp.data.arrays(
+                ids, targets, seed=recipes.SHARED_SEED, validation_split=recipes.SPLIT
+            )
+        epochs = {'initial_epoch': begin, 'epochs': end}
+        size = recipes.BATCH // RANKS
+        found = model.fit(**given, batch_size=size, verbose=0, **epochs).history
+        for name, values in found.items():
+            history.setdefault(name, []).extend(values)
+    told = [str(one.message) for one in caught]
+    return {'history': history, 'weights': model.get_weights(), 'told': told}
+
+
+def shared_sequence(rank):
+    """A `Sequence` of batches of which each rank takes its own, in two calls."""
+    model, losses = rank.started(), []
+    batches = recipes.batches_of(rank.keras, recipes.BATCH // RANKS)
+    share = kp.data.shard(batches, seed=recipes.SHARED_SEED)
+    fit = model.fit if TF2 else model.fit_generator
+    for begin, end in ((0, 1), (1, recipes.SHARED_EPOCHS)):
+        losses += fit(share, epochs=end, initial_epoch=begin, verbose=0).history['loss']
+    return {'loss': losses, 'weights': model.get_weights()}
+
+
+def shared_generator(rank):
+    """A generator of batches of which each rank takes every second one."""
+    model, batches = rank.started(), recipes.batches_of(rank.keras, recipes.BATCH // RANKS)
+    share = kp.data.shard(batches[number] for number in range(len(batches)))
+    loss = [model.train_on_batch(*batch)[0] for batch in share]
+    return {'steps': len(loss), 'weights': model.get_weights()}
+
+
+def shared_dataset(rank):
+    """A `tf.data.Dataset` of samples, of which each rank takes every second one before batches."""
+    model, (ids, targets) = rank.started(), recipes.uneven_data()
+    samples = tf.data.Dataset.from_tensor_slices((ids, targets.astype(np.float32)))
+    share = kp.data.shard(samples.shuffle(50, seed=recipes.SHARED_SEED))
+    given = share.batch(recipes.BATCH // RANKS).repeat()
+    history = model.fit(given, steps_per_epoch=recipes.BATCHES, epochs=2, verbose=0).history
+    return {'loss': history['loss'], 'weights': model.get_weights()}
 
 
 def taking_turns(rank):

@@ -19,10 +19,11 @@ def page(name):
 
 def test_every_public_name_has_a_page():
     text = '\n'.join(page(os.path.basename(path)) for path in glob.glob(os.path.join(API, '*.md')))
-    shown = re.findall(r'^::: keras_parallax\.((?:callbacks\.)?\w+)$', text, re.MULTILINE)
-    # A module, whose members have a page, and Horovod's own, which is described in words.
-    names = set(kp.__all__) - {'callbacks', 'Compression'}
-    assert sorted(shown) == sorted(names | {'callbacks.' + name for name in kp.callbacks.__all__})
+    shown = re.findall(r'^::: keras_parallax\.((?:callbacks\.|data\.)?\w+)$', text, re.MULTILINE)
+    # Modules, whose members have a page, and Horovod's own, which is described in words.
+    names = set(kp.__all__) - {'callbacks', 'data', 'Compression'}
+    names |= {'callbacks.' + name for name in kp.callbacks.__all__}
+    assert sorted(shown) == sorted(names | {'data.' + name for name in kp.data.__all__})
 
 
 @pytest.mark.parametrize('name', cli.main.list_commands(None))

@@ -22,11 +22,13 @@ from keras_parallax.compat import stack
 def public_names():
     """Every class and function of ours that a user can name, by that name."""
     found = {name: getattr(kp, name) for name in kp.__all__}
-    del found['callbacks']
+    del found['callbacks'], found['data']
     # Horovod's own, only handed on.
     del found['Compression']
     for name in kp.callbacks.__all__:
         found['callbacks.' + name] = getattr(kp.callbacks, name)
+    for name in kp.data.__all__:
+        found['data.' + name] = getattr(kp.data, name)
     return found
 
 
@@ -141,7 +143,7 @@ def test_nothing_public_is_left_out():
         for name, value in vars(kp).items()
         if not name.startswith('_') and not inspect.ismodule(value)
     }
-    assert public | {'callbacks'} == set(kp.__all__)
+    assert public | {'callbacks', 'data'} == set(kp.__all__)
 
 
 def test_callbacks_have_the_names_of_horovods():

@@ -1,0 +1,57 @@
+"""A `keras.utils.Sequence` of one worker's batches."""
+
+import functools
+
+from keras_parallax.compat import keras_api
+
+
+class SequenceShard:
+    """This worker's batches of another `Sequence`; `shard_of` makes it one of Keras's."""
+
+    def __init__(self, sequence, order, rank, epoch):
+        self._sequence, self._order, self._rank = sequence, order, rank
+        self.begin_epoch(epoch)
+
+    def begin_epoch(self, epoch):
+        """Takes the batches of an epoch."""
+        self._epoch = epoch
+        self._batches = self._order.of_rank(self._rank, epoch)
+
+    def __len__(self):
+        return self._order.length
+
+    def __getitem__(self, index):
+        return self._sequence[int(self._batches[index])]
+
+    def __iter__(self):
+        # Keras asks for this with `workers=0`, and calls no `on_epoch_end` then.
+        while True:
+            for index in range(len(self)):
+                yield self[index]
+            self.on_epoch_end()
+
+    def on_epoch_end(self):
+        """Goes on to the next epoch, as Keras calls it."""
+        self._sequence.on_epoch_end()
+        self.begin_epoch(self._epoch + 1)
+
+
+@functools.lru_cache(maxsize=None)
+def _class_of(base):
+    return type('SequenceShard', (SequenceShard, base), {})
+
+
+def shard_of(sequence, order, rank, epoch):
+    """A rank's batches of a `Sequence`.
+
+    Args:
+        sequence: the `Sequence`.
+        order: the `Order` of its batches.
+        rank: the rank.
+        epoch: the epoch with which it begins.
+
+    Returns:
+        A `Sequence` of the same Keras package.
+    """
+    base = keras_api.package_of(sequence).module.utils.Sequence
+    return _class_of(base)(sequence, order, rank, epoch)

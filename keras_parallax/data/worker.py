@@ -1,0 +1,65 @@
+"""Who this worker is, and what it says about the data."""
+
+import warnings
+
+from keras_parallax.data.order import Order, check, remainder_sentence
+from keras_parallax.errors import DataError, ScopeError
+from keras_parallax.job import job as job_module
+
+_SEEDS = 2**32
+
+
+def current():
+    """The `Job` whose workers share the data.
+
+    Raises:
+        ScopeError: there is none yet.
+    """
+    job = job_module.current()
+    if job is None:
+        raise ScopeError(
+            'kp.data gives each worker its share, and there is no job yet; make a ParallaxStrategy '
+            'before.'
+        )
+    return job
+
+
+def seed_of(shuffle, seed):
+    """The seed of an `Order`.
+
+    Raises:
+        DataError: it is none that all ranks could have.
+    """
+    if not shuffle:
+        return None
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < _SEEDS:
+        raise DataError(
+            'seed is a whole number from 0 to 2**32 - 1, the same on every worker, not %r.'
+            % (seed,)
+        )
+    return seed
+
+
+def order_of(count, things, shuffle, seed, drop_remainder):
+    """The `Order` of a job's data; rank 0 says what becomes of the remainder.
+
+    Args:
+        count: how many there are.
+        things: what they are, in plural.
+        shuffle: whether they have another order in each epoch.
+        seed: what shuffles them, as the user has given it.
+        drop_remainder: whether those are left out that are too few for all workers.
+
+    Raises:
+        DataError: a worker would have nothing.
+    """
+    order = Order(count, current().size, seed_of(shuffle, seed), drop_remainder)
+    check(order, things)
+    say(remainder_sentence(order, things))
+    return order
+
+
+def say(sentence):
+    """Warns on rank 0, if there is something to say."""
+    if sentence and current().rank == 0:
+        warnings.warn(sentence, stacklevel=4)
