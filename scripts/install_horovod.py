@@ -171,10 +171,12 @@ def compile_wheel(requirement, variables, folder):
         os.remove(former)
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, 'build.log')
-    # Not from pip's cache, where a wheel may come from other switches or another TensorFlow: hence
-    # --no-binary. With the MAKEFLAGS of a calling Makefile, one file at a time would be compiled.
+    # Not from pip's cache, where a wheel may come from other switches or another TensorFlow, and
+    # where pip 23.1 and later look in spite of --no-binary (tests/unit/test_install_horovod.py).
+    # With the MAKEFLAGS of a calling Makefile, one file at a time would be compiled.
     command = [sys.executable, '-m', 'pip', 'wheel', '--no-build-isolation', '--no-deps']
-    command += ['--no-binary', 'horovod', '--wheel-dir', folder, '-v', requirement]
+    command += ['--no-cache-dir', '--no-binary', 'horovod', '--wheel-dir', folder]
+    command += ['-v', requirement]
     environ = dict(os.environ, MAKEFLAGS='-j%d' % (os.cpu_count() or 1), **variables)
     with open(path, 'w') as log:
         code = subprocess.call(command, env=environ, stdout=log, stderr=subprocess.STDOUT)

@@ -6,7 +6,6 @@ import tempfile
 import exhaustive
 import pytest
 import stacks
-from frameworks import TF2
 from hypothesis import settings
 
 # A busy machine is slow: how long an example takes says nothing of whether it is right.
@@ -51,8 +50,7 @@ def pytest_report_header():
 def pytest_collection_modifyitems(items):
     for item in items:
         item.add_marker(pytest.mark.xdist_group(group_of(item)))
-        # What is run with TensorFlow 2 at all is little.
-        if not TF2 and exhaustive.is_exhaustive(file_of(item), item.name):
+        if exhaustive.is_exhaustive(file_of(item), item.name):
             item.add_marker(pytest.mark.exhaustive)
 
 

@@ -2,10 +2,13 @@
 
 import re
 
+from frameworks import KERAS_PACKAGES
+
 _OTHER_PACKAGE = 'both packages train with one engine; each file is run with one of them'
 
 #: From files to triples: a regular expression of tests, one of the parameters with which
 #: `make test` runs them (`None` if it does not run them at all), and why the others may wait.
+#: Where there is one package, there is no other.
 SAMPLED = {
     'tests/cluster/test_bytes.py': [
         ('test_a_step.*', '1024', 'one number of ids is sent'),
@@ -42,7 +45,11 @@ SAMPLED = {
     'tests/parallel/test_compiling.py': [('.*', 'keras.*', _OTHER_PACKAGE)],
     'tests/parallel/test_equality.py': [
         ('.*', '2-.*', 'on two ranks every model is compared, in one of the packages'),
-        ('test_every_archi.*|.*_a_users_.*', '2-keras-.*', 'of the engine, every fourth case'),
+        (
+            'test_every_archi.*|.*_a_users_.*',
+            '2-%s-.*' % re.escape(KERAS_PACKAGES[0]),
+            'of the engine, every fourth case',
+        ),
     ],
     'tests/parallel/test_example.py': [
         ('.*', '(?!async).*', 'test_async.py trains without waiting, on less'),
@@ -93,6 +100,6 @@ def is_exhaustive(file, name):
     test, _, parameters = name.partition('[')
     return file.startswith('tests/outside/') or any(
         kept is None or (parameters and not re.fullmatch(kept, parameters[:-1]))
-        for pattern, kept, _ in SAMPLED.get(file, ())
-        if re.fullmatch(pattern, test)
+        for pattern, kept, reason in SAMPLED.get(file, ())
+        if re.fullmatch(pattern, test) and (reason != _OTHER_PACKAGE or len(KERAS_PACKAGES) > 1)
     )

@@ -4,14 +4,14 @@ import os
 
 import cases
 import numpy as np
-from frameworks import tf
+from frameworks import KERAS_PACKAGES, tf
 
 import keras_parallax as kp
 
 #: A folder for each kind of optimizer, with `expected.npz`: what the saving job had.
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'fixtures', 'before_rooms')
-#: Adam of both Keras packages, and TensorFlow's in the first of them.
-KINDS = ('keras', 'tf.keras', 'tf.train')
+#: Adam of each Keras package, and TensorFlow's in the first of them.
+KINDS = KERAS_PACKAGES + ('tf.train',)
 #: In how many ways the files of a kind are loaded.
 WAYS = {'keras': 7, 'tf.keras': 7, 'tf.train': 2}
 #: What `ModelCheckpoint` has been told to write to, in both forms.
@@ -22,7 +22,7 @@ _ROWS, _SAMPLES = 11, 12
 
 def build(kind, **strategy):
     """A compiled model of one sharded table and a dense layer, and its strategy."""
-    name = 'tf.keras' if kind == 'tf.keras' else 'keras'
+    name = kind if kind in KERAS_PACKAGES else KERAS_PACKAGES[0]
     package = cases.keras_module(name)
     package.backend.clear_session()
     layers = package.layers

@@ -88,7 +88,7 @@ def acts_on_training(callback):
     """
     functions = list(vars(callback).values())
     for cls in type(callback).__mro__:
-        if not cls.__module__.startswith(('keras.', 'tensorflow.')):
+        if not cls.__module__.startswith(('keras.', 'tf_keras.', 'tensorflow.')):
             functions.extend(vars(cls).values())
     return any(_names(function, attribute) for function in functions for attribute in _ACTS)
 

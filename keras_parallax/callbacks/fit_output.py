@@ -8,6 +8,7 @@ the same one with the same path; a path that has the rank in it is a wish for a 
 import os
 
 from keras_parallax.callbacks.callback_code import acts_on_training, name_of
+from keras_parallax.compat.stack import generation
 
 #: Where Keras's callbacks write that do nothing else.
 _WRITERS = {
@@ -26,7 +27,12 @@ _PRINTERS = {
 }
 
 
-_MODULES = ('keras.callbacks', 'tensorflow.python.keras.callbacks')
+#: Where Keras has them; Keras 2.15 has those for graphs beside the others.
+_MODULES = [
+    inside + module
+    for inside in generation.KERAS_PACKAGES.values()
+    for module in ('.callbacks', '.callbacks_v1')
+]
 
 
 def _place(path):

@@ -74,9 +74,9 @@ class ModelCheckpoint(tf.keras.callbacks.ModelCheckpoint):
         max_to_keep=None,
         on_save_error=_RAISE,
     ):
-        super().__init__(
-            filepath, monitor, verbose, save_best_only, save_weights_only, mode, period
-        )
+        super().__init__(filepath, monitor, verbose, save_best_only, save_weights_only, mode)
+        # The seventh argument of Keras 2.15 is a number of batches, and it warns of this one.
+        self.period = period
         if on_save_error not in (_RAISE, _WARN):
             raise ValueError(
                 "on_save_error must be 'raise' or 'warn', but %r was given." % (on_save_error,)
@@ -178,11 +178,14 @@ class ModelCheckpoint(tf.keras.callbacks.ModelCheckpoint):
 class _Saver:
     """What Keras's callback takes for the model that it saves."""
 
+    #: As Keras 2.15 asks: `tf.distribute` has no part in the job.
+    distribute_strategy = None
+
     def __init__(self, callback):
         self._callback = callback
 
-    def save(self, filepath, overwrite=True):
+    def save(self, filepath, overwrite=True, options=None):
         self._callback._save(filepath, include_optimizer=True)
 
-    def save_weights(self, filepath, overwrite=True):
+    def save_weights(self, filepath, overwrite=True, options=None):
         self._callback._save(filepath, include_optimizer=False)

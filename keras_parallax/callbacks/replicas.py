@@ -2,18 +2,17 @@
 
 from keras_parallax.callbacks.epoch_reports import sketch
 from keras_parallax.checkpoint.keras_file_write import layers_in
-from keras_parallax.compat import graph_queries, keras_api, tensorflow_api
-from keras_parallax.compat.tensorflow_api import ResourceVariable, tf
+from keras_parallax.compat import graph_queries, keras_api, keras_optimizers, tensorflow_api
+from keras_parallax.compat.tensorflow_api import VARIABLES
 
 
 def rates_of(optimizer):
     """The numbers of an optimizer that a callback can change, such as `'lr'`, a dict to floats."""
+    attributes = {**vars(optimizer), **keras_optimizers.hyperparameters(optimizer)}
     variables = {
         name: value
-        for name, value in vars(optimizer).items()
-        if isinstance(value, (tf.Variable, ResourceVariable))
-        and value.shape.ndims == 0
-        and value.dtype.is_floating
+        for name, value in attributes.items()
+        if isinstance(value, VARIABLES) and value.shape.ndims == 0 and value.dtype.is_floating
     }
     values = keras_api.package_of(optimizer).backend.batch_get_value(list(variables.values()))
     return dict(zip(variables, map(float, values)))
@@ -31,7 +30,7 @@ def own_states(model):
     for layer in layers_in(keras_api.package_of(model), model):
         if getattr(layer, 'stateful', False):
             states.extend(_flat(getattr(layer, 'states', None)))
-    return [state for state in states if isinstance(state, (tf.Variable, ResourceVariable))]
+    return [state for state in states if isinstance(state, VARIABLES)]
 
 
 def _flat(value):
@@ -49,7 +48,7 @@ def moving_statistics(model):
     return [
         weight
         for weight in model.non_trainable_weights
-        if isinstance(weight, (tf.Variable, ResourceVariable))
+        if isinstance(weight, VARIABLES)
         and weight.dtype.is_floating
         and (
             weight in pairs

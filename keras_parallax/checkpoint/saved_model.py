@@ -15,7 +15,7 @@ from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.errors import CheckpointError
 from keras_parallax.tables.rows import BLOCK_BYTES, ShardedRows, progress
 
-_KERAS = ('keras.', 'tensorflow.python.keras.')
+_KERAS = ('keras.', 'tf_keras.', 'tensorflow.python.keras.')
 
 
 def export_saved_model(model, path, custom_objects=None, show_progress=None, inputs=None):

@@ -7,7 +7,7 @@ import numpy as np
 from keras_parallax.checkpoint import sample_inputs
 from keras_parallax.checkpoint.keras_file_write import layers_in, unique_names
 from keras_parallax.compat import graph_queries, keras_api, tensorflow_api
-from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.compat.tensorflow_api import VARIABLES, tf
 from keras_parallax.errors import CheckpointError, IdOutOfRangeError
 
 #: Differences up to this part of the largest number of an output are those of rounding.
@@ -175,7 +175,7 @@ def _states_at_zero(model, session):
 
 def _states_of(layer):
     states = getattr(layer, 'states', None) if getattr(layer, 'stateful', False) else None
-    return [state for state in states or () if isinstance(state, tf.Variable)]
+    return [state for state in states or () if isinstance(state, VARIABLES)]
 
 
 def _parts(tensors):

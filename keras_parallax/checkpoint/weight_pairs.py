@@ -7,7 +7,7 @@ them and by the order in which the layer made them.
 """
 
 from keras_parallax.compat import keras_api
-from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.compat.tensorflow_api import VARIABLES
 from keras_parallax.errors import CheckpointError
 
 #: What a layer has added, in order, whatever is frozen (Keras 2.2.4 and TF 1.11).
@@ -71,7 +71,7 @@ def _pair_layers(package, layer, copy, pairs, seen):
 
 def _pair_values(package, value, copy, pairs, seen):
     """Pairs the variables in two values of one attribute."""
-    if isinstance(value, tf.Variable) and isinstance(copy, tf.Variable):
+    if isinstance(value, VARIABLES) and isinstance(copy, VARIABLES):
         pairs.setdefault(id(copy), (copy, value))
     elif isinstance(value, package.layer) and isinstance(copy, package.layer):
         _pair_layers(package, value, copy, pairs, seen)

@@ -23,6 +23,9 @@ from tensorflow.python.training import saver as _saver
 
 ResourceVariable = _resource_ops.ResourceVariable
 
+#: The classes of variables: with TensorFlow 2 neither is derived from the other.
+VARIABLES = (tf.Variable, ResourceVariable)
+
 #: The class of variables that nobody has asked for another kind of.
 UsualVariable = ResourceVariable if generation.BY_RESOURCE else tf.Variable
 

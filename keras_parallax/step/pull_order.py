@@ -8,7 +8,7 @@ for both.
 from keras_parallax.compat import graph_queries, tensorflow_api
 
 #: What takes long enough for rows to arrive in the meantime.
-_HEAVY = {'MatMul', 'BatchMatMul', 'Conv1D', 'Conv2D', 'Conv3D', 'CudnnRNN'}
+_HEAVY = {'MatMul', 'BatchMatMul', 'BatchMatMulV2', 'Conv1D', 'Conv2D', 'Conv3D', 'CudnnRNN'}
 
 
 def needed_first(pulls, members, small=()):

@@ -65,7 +65,7 @@ def reshard(step, request, plan):
         old_storage = step.operations.storage + [
             weight
             for weight in old_weights
-            if isinstance(weight, tf.Variable) and weight not in weights
+            if isinstance(weight, tensorflow_api.VARIABLES) and weight not in weights
         ]
         release = [operation for table in moved + replicated for operation in table.release(rank)]
         for variable in old_storage:

@@ -24,8 +24,8 @@ _LARGEST = 2**20
 
 #: Operations that make each element of their result from the same element of what they are given.
 _ELEMENTWISE = frozenset(
-    'Abs Add Cast Ceil Cos Div Exp Floor FloorDiv Identity Log Maximum Minimum Mod Mul Neg Pow '
-    'RealDiv Round Sigmoid Sign Sin Sqrt Square Sub Tanh'.split()
+    'Abs Add AddV2 Cast Ceil Cos Div Exp Floor FloorDiv Identity Log Maximum Minimum Mod Mul Neg '
+    'Pow RealDiv Round Sigmoid Sign Sin Sqrt Square Sub Tanh'.split()
 )
 
 

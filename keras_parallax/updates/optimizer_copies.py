@@ -3,7 +3,7 @@
 import types
 
 from keras_parallax.compat import graph_queries, keras_api, patches, tensorflow_api
-from keras_parallax.compat.tensorflow_api import ResourceVariable, tf
+from keras_parallax.compat.tensorflow_api import VARIABLES, tf
 
 #: A variable of more numbers is none of an optimizer's settings.
 _MOST_NUMBERS = 10000
@@ -41,7 +41,7 @@ class Copies:
         return id(vars(original)) if is_optimizer else id(original)
 
     def _copy(self, original):
-        if isinstance(original, (tf.Variable, ResourceVariable)):
+        if isinstance(original, VARIABLES):
             return self._copy_variable(original)
         if isinstance(original, tf.Tensor):
             return _copy_tensor(original)

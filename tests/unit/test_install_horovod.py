@@ -3,6 +3,8 @@
 import importlib.util
 import os
 import subprocess
+import sys
+import tarfile
 import zipfile
 
 import pytest
@@ -158,6 +160,30 @@ def test_a_failed_build_ends_with_the_end_of_its_log(tmp_path, monkeypatch):
     monkeypatch.setattr(install_horovod.sys, 'executable', '/bin/false')
     with pytest.raises(install_horovod.BuildError, match='did not build.*build.log'):
         install_horovod.compile_wheel(REQUIREMENT, {'CXX': 'g++'}, str(tmp_path))
+
+
+def test_a_wheel_of_pips_own_cache_is_not_taken_for_a_compiled_one(tmp_path, monkeypatch):
+    source = tmp_path / 'horovod-0.28.1'
+    source.mkdir()
+    (source / 'setup.py').write_text(
+        'import os\n'
+        'from setuptools import setup\n'
+        "with open('compiler.py', 'w') as file:\n"
+        "    file.write(os.environ['CXX'])\n"
+        "setup(name='horovod', version='0.28.1', py_modules=['compiler'])\n"
+    )
+    with tarfile.open(str(tmp_path / 'horovod-0.28.1.tar.gz'), 'w:gz') as archive:
+        archive.add(str(source), source.name)
+    monkeypatch.setenv('PIP_NO_INDEX', '1')
+    monkeypatch.setenv('PIP_FIND_LINKS', str(tmp_path))
+    monkeypatch.setenv('PIP_CACHE_DIR', str(tmp_path / 'cache'))
+    # As somebody's own `pip wheel` leaves it there.
+    command = [sys.executable, '-m', 'pip', 'wheel', '--no-build-isolation', '--no-deps']
+    command += ['--wheel-dir', str(tmp_path / 'other'), REQUIREMENT]
+    subprocess.check_call(command, env=dict(os.environ, CXX='other'))
+    wheel = install_horovod.compile_wheel(REQUIREMENT, {'CXX': 'mine'}, str(tmp_path / 'made'))
+    with zipfile.ZipFile(wheel) as file:
+        assert file.read('compiler.py') == b'mine'
 
 
 def test_a_build_that_went_past_the_script_is_an_error(tmp_path, monkeypatch):

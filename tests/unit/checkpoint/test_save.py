@@ -6,6 +6,7 @@ import former_files
 import h5py
 import numpy as np
 import pytest
+from frameworks import TF2
 
 from keras_parallax.checkpoint import manifest, save
 
@@ -38,7 +39,8 @@ def test_a_checkpoint_tells_what_the_callback_has_told_it(save_to, model, tmpdir
 
 def test_rates_counters_and_powers_are_numbers_of_the_optimizer(model):
     names = set(save.scalars(model.optimizer))
-    own = {'iterations', 'lr', 'beta_1', 'beta_2', 'decay'}
+    rate = ['learning_rate', '_iterations'] if TF2 else ['lr']
+    own = {'iterations', 'beta_1', 'beta_2', 'decay', *rate}
     tensorflows = {'iterations', 'optimizer.beta1_power', 'optimizer.beta2_power'}
     assert names in (own, tensorflows)
 

@@ -3,9 +3,12 @@
 import threading
 
 import pytest
-from frameworks import tf
+from frameworks import TF2, tf
 
 from keras_parallax.step import queues
+
+#: What TensorFlow calls the job of a local server.
+JOB = 'localhost' if TF2 else 'local'
 
 
 @pytest.fixture(scope='module')
@@ -14,7 +17,7 @@ def server():
 
 
 def made(name, workers=(0, 2)):
-    return queues.for_workers(workers, name, '/job:local/task:0', [tf.int32], shapes=[[]])
+    return queues.for_workers(workers, name, '/job:%s/task:0' % JOB, [tf.int32], shapes=[[]])
 
 
 def test_what_one_graph_puts_in_another_takes_out_of_the_queue_of_the_same_worker(server):

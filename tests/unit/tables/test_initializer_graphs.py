@@ -69,7 +69,7 @@ def test_blocks_of_an_initializer_graph_follow_the_initializers_distribution_and
     whole = values_of(variable)
     # The scale of one made for the shape of a block would be off by more than half.
     assert np.std(blocks) == pytest.approx(np.std(whole), rel=0.1)
-    assert np.mean(blocks) == pytest.approx(np.mean(whole), abs=0.1 * np.std(whole))
+    assert np.mean(blocks) == pytest.approx(np.mean(whole), abs=0.1 * float(np.std(whole)))
     if np.std(whole):
         assert not np.array_equal(blocks[0], blocks[1])
 
