@@ -706,20 +706,23 @@ def _engine_cases():
     # Only one rank owns a shard, and has a use of its own for the sum of all squared norms.
     found['one_clipnorm'] = CASES['clipnorm']._replace(strategy={'partitions': 1})
     found['half_still'] = CASES['shared_adam']._replace(model=half_still)
+    found['allreduce_clipnorm'] = CASES['clipnorm']._replace(strategy={'architecture': 'allreduce'})
     return found
 
 
 def _own_cases():
     """Optimizers as users write them, whose formulas look at more than an entry at a time."""
-    own = dict(own_optimizers.OWN_GRADIENTS, **own_optimizers.OWN_FORMULAS)
+    own = own_optimizers.OWN
     found = {
         'own_' + name: Case(embed_and_sum(), optimizer, ids_and_targets)
         for name, optimizer in own.items()
     }
     for name in ('layerwise', 'layerwise_adam', 'centralized', 'entrywise'):
-        found['own_ps_' + name] = found['own_' + name]._replace(strategy={'architecture': 'ps'})
-    found['own_many_entrywise'] = found['own_entrywise']._replace(strategy={'partitions': 5})
-    found['own_many_factored'] = found['own_factored']._replace(strategy={'partitions': 5})
+        if name in own:
+            found['own_ps_' + name] = found['own_' + name]._replace(strategy={'architecture': 'ps'})
+    for name in ('entrywise', 'factored'):
+        if name in own:
+            found['own_many_' + name] = found['own_' + name]._replace(strategy={'partitions': 5})
     found['own_search_entrywise'] = found['own_entrywise']._replace(
         strategy={'partitions': 'search'}
     )

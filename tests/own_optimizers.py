@@ -7,7 +7,8 @@ does for all others: plain Keras 2.2.4 races with itself.
 import os
 
 import numpy as np
-from frameworks import tf
+import own_optimizers_v2
+from frameworks import TF2, tf
 
 
 def _gated(loss, gradients):
@@ -457,3 +458,22 @@ OWN_FORMULAS = {
     'noisy': noisy,
     'by_number_of_entries': by_number_of_entries,
 }
+#: Those that build updates as the base class of Keras 2.2.4 has them do; later ones have another.
+OF_KERAS_1 = (
+    'asking_the_backend',
+    'accumulating',
+    'lookahead',
+    'by_slices',
+    'entrywise',
+    'layerwise',
+    'layerwise_adam',
+    'factored',
+    'by_name',
+    'by_number_of_entries',
+)
+#: All that the installed Keras can have.
+OWN = dict(OWN_GRADIENTS, **OWN_FORMULAS)
+if TF2:
+    for _name in OF_KERAS_1:
+        del OWN[_name]
+    OWN.update(own_optimizers_v2.OWN)

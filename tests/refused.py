@@ -3,6 +3,7 @@
 from frameworks import TF2
 
 _CONSTRAINT = 'Keras 2.15 refuses a constraint on a variable whose gradient is of rows'
+_SHARDS = "a user's optimizer has no shards, and what asks for some is refused"
 _FORMULA = "the optimizer is written for Keras 2.2.4's base class, which returns updates"
 
 #: Dict from names of cases to reasons, on the TensorFlow that is installed.
@@ -22,4 +23,6 @@ def reason(name):
         return None
     if name.endswith('_columns') or name == 'columns_clipnorm':
         return _CONSTRAINT
-    return _FORMULA if name.startswith('own_') or name.endswith('_custom') else None
+    if name.startswith(('own_ps_', 'own_many_')):
+        return _SHARDS
+    return _FORMULA if name.endswith('_custom') else None

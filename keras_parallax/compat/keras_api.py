@@ -1,6 +1,5 @@
 """What differs between the Keras packages, and between their versions."""
 
-import functools
 import importlib
 import inspect
 import sys
@@ -145,12 +144,18 @@ def _name_of_package(cls):
 
 
 def gradients_by(function):
-    """While open, `tf.gradients` is `function(tf.gradients, ys, xs, ...)` for all who call it.
+    """While open, `tf.gradients` is `function(tf.gradients, ys=ys, xs=xs, ...)` for all.
 
-    Both Keras packages and `tf.train.Optimizer` look it up in a module when they call it (TF 1.11).
+    Keras and `tf.train.Optimizer` look it up in a module when they call it.
     """
-    stand_in = functools.partial(function, tf.gradients)
-    return patches.replaced('tf.gradients', generation.GRADIENTS_IN, stand_in)
+    owners, name = generation.GRADIENTS
+    compute = getattr(owners[0], name)
+    signature = inspect.signature(compute)
+
+    def stand_in(*args, **kwargs):
+        return function(compute, **signature.bind(*args, **kwargs).arguments)
+
+    return patches.replaced('tf.gradients', owners, stand_in, name)
 
 
 def get_gradients_by(package, function):

@@ -18,6 +18,22 @@ MODULES = generation.OPTIMIZER_MODULES
 _BOUNDS = ('_clipnorm', '_clipvalue', '_global_clipnorm')
 
 
+def is_keras_own(cls, optimizer):
+    """Whether an `OptimizerV2` treats each row of each variable by the formula of Keras.
+
+    Args:
+        cls: its class, without our wrapper.
+        optimizer: the optimizer, whose functions of a user's own may look at all gradients.
+    """
+    folder = OPTIMIZER_V2.__module__.rpartition('.')[0] + '.'
+    return (
+        cls.__module__.startswith(folder)
+        and not optimizer.gradient_transformers
+        and optimizer.gradient_aggregator is generation.USUAL_AGGREGATOR
+        and not any(callable(getattr(cls, name, None)) for name in vars(optimizer))
+    )
+
+
 def kept_by(optimizer, variables):
     """The variables that an `OptimizerV2` keeps for some variables, whose updates are built.
 

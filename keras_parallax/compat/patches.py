@@ -139,7 +139,7 @@ PATCHES = (
     Patch(
         WHILE_OPEN,
         'tf.gradients',
-        'as Optimizer.get_gradients; three modules have it, and callers look it up in either',
+        'as Optimizer.get_gradients; several modules have it, and callers look it up in any',
         _TENSORFLOW,
         'tests/unit/updates/test_asked_gradients.py::'
         'test_an_own_optimizer_gives_the_numbers_of_plain_keras',
@@ -271,16 +271,17 @@ def replace_method(target, owner, make):
 
 
 @contextlib.contextmanager
-def replaced(target, owners, function):
+def replaced(target, owners, function, name=None):
     """While open, another function is in the place of one that classes or modules have in common.
 
     Args:
         target: which one, as `PATCHES` has it.
         owners: a list of the classes or modules.
         function: what takes its place.
+        name: the name that it has there, if not that of `target`.
     """
     _require_listed(WHILE_OPEN, target)
-    name = target.rsplit('.', 1)[1]
+    name = name or target.rsplit('.', 1)[1]
     originals = [getattr(owner, name) for owner in owners]
     for owner in owners:
         setattr(owner, name, function)

@@ -27,8 +27,8 @@ OPTIMIZER_MODULES = ('keras.optimizers', 'tensorflow.python.keras.optimizers')
 #: The base class of optimizers of Keras that take rows; there are none.
 OPTIMIZER_V2 = ()
 
-#: The modules in which Keras and optimizers look up `gradients`.
-GRADIENTS_IN = (tf, _gradients_impl, _gradients)
+#: The modules in which Keras and optimizers look up `gradients`, and its name there.
+GRADIENTS = (tf, _gradients_impl, _gradients), 'gradients'
 
 #: The base class of data sets.
 DATASET = tf.data.Dataset

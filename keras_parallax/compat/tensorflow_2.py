@@ -14,8 +14,7 @@ from keras_parallax.errors import CheckpointError, PlanError, StackError
 from tensorflow.python.client import pywrap_tf_session as c_api
 from tensorflow.python.framework import tensor_util as _tensor_util
 from tensorflow.python.ops import gen_training_ops as training_ops
-from tensorflow.python.ops import gradients as _gradients
-from tensorflow.python.ops import gradients_impl as _gradients_impl
+from tensorflow.python.ops import gradients_util as _gradients_util
 
 tf = tensorflow.compat.v1
 
@@ -30,7 +29,8 @@ FOR_GRAPHS = (
 
 BY_RESOURCE = True
 
-GRADIENTS_IN = (tf, _gradients_impl, _gradients)
+# A dozen modules have `gradients` of one kind or the other; all call this.
+GRADIENTS = (_gradients_util,), '_GradientsHelper'
 
 DATASET = tensorflow.data.Dataset
 
@@ -71,6 +71,12 @@ OPTIMIZER_MODULES = (KERAS_PACKAGES['tf.keras'] + '.optimizers.optimizer_v1',)
 OPTIMIZER_V2 = importlib.import_module(
     KERAS_PACKAGES['tf.keras'] + '.optimizers.legacy.optimizer_v2'
 ).OptimizerV2
+
+
+#: What an `OptimizerV2` adds up the gradients of `tf.distribute`'s replicas with.
+USUAL_AGGREGATOR = importlib.import_module(
+    KERAS_PACKAGES['tf.keras'] + '.optimizers.legacy.optimizer_v2'
+).optimizer_utils.all_reduce_sum_gradients
 
 
 def keras_module(name):

@@ -123,6 +123,8 @@ def build_updates(optimizer, keras_updates, variables, dense, of_rank, loss, cli
     exchanged = ExchangedGradients(loss, of_pairs, as_clipped, alone)
     with exchanged.handed_out(), _named_as_tables(pairs):
         own = graph_queries.as_operations(keras_updates(of_pairs))
+    if adapter.takes_rows:
+        own += _waited_for(own, since)
     exchanged.check(own, adapter.name)
     operations.extend(own)
     kept = adapter.kept(before, [pair.variable for pair in pairs], own, exchanged.handed)
@@ -148,6 +150,21 @@ def build_updates(optimizer, keras_updates, variables, dense, of_rank, loss, cli
     if state is not None:
         state.slots.update({table.variable: slots for table, slots in row_slots.items()})
     return Applied(operations, own, synced, storage, state)
+
+
+def _waited_for(operations, since):
+    """What updates wait for that were built after an operation.
+
+    `apply_gradients` gives the update of its counter alone, which waits for all others, or has them
+    waited for by the number that it adds.
+    """
+    near = operations + [tensor.op for operation in operations for tensor in operation.inputs]
+    waited = {other for operation in near for other in operation.control_inputs}
+    return [
+        operation
+        for operation in sorted(waited.difference(operations), key=tensorflow_api.operation_id)
+        if tensorflow_api.operation_id(operation) > since
+    ]
 
 
 @contextlib.contextmanager

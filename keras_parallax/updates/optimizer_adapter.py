@@ -256,24 +256,26 @@ class OptimizerV2Adapter(OptimizerAdapter):
 
     def __init__(self, optimizer, own):
         super().__init__(optimizer)
-        self._own = own
-        self.bounds = clipping.bounds_of(optimizer)
-
-    def _is_known(self):
-        return '.optimizers.legacy.' in self._own.__module__
+        self._is_known = keras_optimizers.is_keras_own(own, optimizer)
+        # Others clip by themselves what they are given.
+        self.bounds = clipping.bounds_of(optimizer) if self._is_known else clipping.Bounds()
 
     def reach(self, variables, tables):
-        """Keras's own move rows by themselves; of a user's the graph of its updates tells."""
-        return ANY_ROWS if self._is_known() else super().reach(variables, tables)
+        """Keras's own move rows by themselves."""
+        if self._is_known or not tables:
+            return ANY_ROWS
+        return Reach('%s may compute the update of a variable from others too' % self.name)
 
     def takes_slices(self, variables):
         """Keras's own sum rows before they look at them."""
-        return False if self._is_known() else super().takes_slices(variables)
+        return not self._is_known and any(variable.rows for variable in variables)
 
     def updates(self, loss, pairs, get_updates):
-        """An operation in which it applies gradients, which are clipped already."""
+        """An operation in which it applies gradients, which are clipped already if it is known."""
         if not pairs:
             return [self._optimizer.iterations.assign_add(1, read_value=False)]
+        if not self._is_known:
+            return super().updates(loss, pairs, get_updates)
         with keras_optimizers.without_clipping(self._optimizer):
             return super().updates(loss, pairs, get_updates)
 

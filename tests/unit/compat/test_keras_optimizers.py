@@ -3,11 +3,13 @@
 import cases
 import numpy as np
 import ours
+import own_optimizers_v2
 import pytest
 from frameworks import keras_module, tf
 
 from keras_parallax.compat import keras_optimizers
 from keras_parallax.errors import PlanError
+from keras_parallax.planning.classify import ANY_ROWS, Described
 from keras_parallax.updates.optimizer_adapter import adapter_of
 
 pytestmark = pytest.mark.skipif(
@@ -80,6 +82,28 @@ def test_the_adapter_of_keras_own_knows_that_it_takes_rows(keras):
     adapter = adapter_of(keras.optimizers.Adagrad(clipnorm=0.5))
     assert adapter.takes_rows and adapter.inner is None and adapter.name == 'Adagrad'
     assert adapter.bounds == (None, 0.5, None)
+
+
+def use(name):
+    return Described(name, (9, 2), 'float32', rows=True)
+
+
+@pytest.mark.parametrize('name', sorted(own_optimizers_v2.OWN))
+def test_an_optimizer_of_a_users_is_given_every_variable_and_rows_as_they_come(keras, name):
+    adapter = adapter_of(own_optimizers_v2.OWN[name](keras))
+    variables = (use('table'), use('other'))
+    assert 'from others too' in adapter.reach(variables, frozenset(['table'])).together
+    assert adapter.takes_slices(variables)
+    assert not adapter.bounds.clips
+
+
+@pytest.mark.parametrize('name', ['apply_gradients', 'get_gradients', '_transform_gradients'])
+def test_a_method_of_an_objects_own_makes_it_a_users(keras, name):
+    optimizer = keras.optimizers.Adam(clipnorm=0.5)
+    assert adapter_of(optimizer).reach((use('table'),), frozenset(['table'])) == ANY_ROWS
+    assert not adapter_of(optimizer).takes_slices((use('table'),))
+    setattr(optimizer, name, getattr(optimizer, name))
+    assert adapter_of(optimizer).takes_slices((use('table'),))
 
 
 @pytest.mark.parametrize('bound', ['clipnorm', 'clipvalue', 'global_clipnorm'])

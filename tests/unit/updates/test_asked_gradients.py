@@ -11,7 +11,6 @@ import keras_parallax as kp
 from keras_parallax.compat.tensorflow_api import tf
 
 PACKAGES = pytest.mark.parametrize('package', KERAS_PACKAGES)
-OWN = dict(own_optimizers.OWN_GRADIENTS, **own_optimizers.OWN_FORMULAS)
 
 
 @pytest.fixture(autouse=True)
@@ -32,9 +31,9 @@ def sgd(keras):
 
 
 @PACKAGES
-@pytest.mark.parametrize('name', sorted(OWN))
+@pytest.mark.parametrize('name', sorted(own_optimizers.OWN))
 def test_an_own_optimizer_gives_the_numbers_of_plain_keras(package, name):
-    case, keras = case_of(OWN[name], package), cases.keras_module(package)
+    case, keras = case_of(own_optimizers.OWN[name], package), cases.keras_module(package)
     model, expected = ours.assert_equals_plain_keras(case, keras)
     assert (cases.start_weights(model)[0] != expected[0]).any()
 
