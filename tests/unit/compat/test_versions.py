@@ -1,11 +1,14 @@
 """Which versions are accepted, and what is said of others."""
 
+import os
 import platform
 
 import pytest
 from frameworks import KERAS_PACKAGES, TF2, keras_module
 
 from keras_parallax.compat import stack, versions
+
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3))
 
 of_python_36 = pytest.mark.skipif(TF2, reason='what is supported is told for the Python that runs')
 
@@ -94,3 +97,16 @@ def test_of_a_tested_tensorflow_nothing_is_told(version):
 
 def test_the_python_that_runs_the_tests_is_supported():
     assert versions.python_problem(platform.python_version()) is None
+
+
+def test_every_stack_that_is_built_is_one_that_is_accepted_with_the_same_pythons():
+    path = os.path.join(ROOT, 'requirements', 'stacks.txt')
+    with open(path) as lines:
+        rows = [line.split('|') for line in lines if line.strip() and not line.startswith('#')]
+    built = {row[0].strip(): row[1].split() for row in rows}
+    assert sorted(built) == sorted(stack.name for stack in versions.STACKS)
+    for one in versions.STACKS:
+        first, last = one.pythons
+        minors = range(first[1], last[1] + 1)
+        assert sorted(built[one.name]) == sorted('%d.%d' % (first[0], minor) for minor in minors)
+        assert os.path.exists(os.path.join(ROOT, 'requirements', 'lock-%s.txt' % one.name))

@@ -1,0 +1,143 @@
+"""What scripts for TensorFlow 2 are told: of optimizers, of eager execution, of Keras 3."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from frameworks import TF2, keras_module
+
+import keras_parallax as kp
+
+pytestmark = pytest.mark.skipif(not TF2, reason='it is of TensorFlow 2 alone')
+
+#: Where `python -c` finds no package of the checkout.
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+@pytest.fixture
+def keras():
+    keras = keras_module('tf.keras')
+    keras.backend.clear_session()
+    return keras
+
+
+def eager(name):
+    """The class of that name that Keras 2.11 and later have for eager execution."""
+    return getattr(keras_module('tf.keras').optimizers.experimental, name)
+
+
+def compiled_with(optimizer, keras):
+    with kp.ParallaxStrategy():
+        model = keras.Sequential([keras.layers.Dense(1, input_shape=(2,))])
+        model.compile(optimizer, 'mse')
+    return model.optimizer
+
+
+@pytest.mark.parametrize(
+    'name, arguments',
+    [
+        ('SGD', {'momentum': 0.5, 'nesterov': True}),
+        ('Adam', {'beta_1': 0.8, 'epsilon': 1e-5, 'amsgrad': True}),
+        ('RMSprop', {'rho': 0.8, 'centered': True}),
+        ('Adagrad', {'initial_accumulator_value': 0.2}),
+        ('Adam', {'clipnorm': 0.5}),
+        ('Adam', {'weight_decay': 0, 'use_ema': False, 'ema_momentum': 0.5}),
+    ],
+)
+def test_an_optimizer_for_eager_execution_is_turned_into_its_twin(keras, name, arguments):
+    found = compiled_with(eager(name)(0.25, **arguments), keras)
+    assert isinstance(found, getattr(keras.optimizers.legacy, name))
+    config = found.get_config()
+    assert config['learning_rate'] == 0.25
+    for argument, value in arguments.items():
+        if argument not in ('weight_decay', 'use_ema', 'ema_momentum'):
+            assert config[argument] == value
+
+
+def test_a_schedule_goes_over_to_the_twin(keras):
+    schedule = keras.optimizers.schedules.ExponentialDecay(0.5, 10, 0.9)
+    assert compiled_with(eager('SGD')(schedule), keras)._hyper['learning_rate'] is schedule
+
+
+@pytest.mark.parametrize(
+    'name, arguments, told',
+    [
+        ('Adam', {'weight_decay': 0.1}, 'Adam with weight_decay is for .* such as legacy.Adam'),
+        ('SGD', {'use_ema': True}, 'SGD with use_ema is for .* such as legacy.SGD'),
+        ('AdamW', {}, 'AdamW with weight_decay is for .* such as legacy.Adam'),
+        ('Adafactor', {}, 'Adafactor is for eager execution'),
+    ],
+)
+def test_one_that_no_twin_means_the_same_as_is_refused(keras, name, arguments, told):
+    with pytest.raises(kp.PlanError, match=told):
+        compiled_with(eager(name)(0.25, **arguments), keras)
+
+
+def test_a_users_subclass_for_eager_execution_is_refused(keras):
+    mine = type('Adam', (eager('Adam'),), {'__module__': 'mine'})
+    with pytest.raises(kp.PlanError, match='Adam is for eager execution; .* such as legacy.Adam'):
+        compiled_with(mine(0.25), keras)
+
+
+def output_of(script, path=''):
+    """What a fresh Python prints for a script, with a folder before everything installed."""
+    paths = [str(path), os.path.dirname(kp.__path__[0])]
+    process = subprocess.run(
+        [sys.executable, '-W', 'ignore', '-c', script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        universal_newlines=True,
+        cwd=HERE,
+        env=dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, paths))),
+    )
+    assert process.returncode == 0, process.stderr
+    return process.stdout
+
+
+def test_under_eager_execution_the_scope_says_what_to_do_and_changes_nothing():
+    script = (
+        'import tensorflow as tf, tf_keras\n'
+        'import keras_parallax as kp\n'
+        'compile, session = tf_keras.Model.compile, tf.compat.v1.Session\n'
+        'try:\n'
+        '    kp.ParallaxStrategy().__enter__()\n'
+        'except kp.ScopeError as error:\n'
+        '    print(error)\n'
+        'print(tf_keras.Model.compile is compile, tf.compat.v1.Session is session)\n'
+        'model = tf_keras.Sequential([tf_keras.layers.Dense(1, input_shape=(2,))])\n'
+        "model.compile('sgd', 'mse')\n"
+        "print(model.train_on_batch(tf.zeros([2, 2]), tf.zeros([2, 1])))\n"
+    )
+    told, unchanged, loss = output_of(script).strip().split('\n')
+    assert told.startswith('TensorFlow executes eagerly')
+    assert 'call tf.compat.v1.disable_v2_behavior() at the top of the script' in told
+    assert unchanged == 'True True' and float(loss) == 0
+
+
+#: Imports us where there is no `tf_keras`, and `keras` is the one in a folder.
+WITH_KERAS_3 = """
+import importlib.machinery, sys, tensorflow
+
+find = importlib.machinery.PathFinder.find_spec
+importlib.machinery.PathFinder.find_spec = lambda name, *place: (
+    None if name == 'tf_keras' else find(name, *place)
+)
+for name in list(sys.modules):
+    if name.split('.')[0] in ('keras', 'tf_keras'):
+        del sys.modules[name]
+sys.path.insert(0, {folder!r})
+try:
+    import keras_parallax
+except ImportError as error:
+    print(type(error).__name__, error)
+"""
+
+
+def test_keras_3_alone_is_told_with_the_package_that_has_keras_2(tmp_path):
+    (tmp_path / 'keras').mkdir()
+    (tmp_path / 'keras' / '__init__.py').write_text("__version__ = '3.5.0'\n")
+    told = output_of(WITH_KERAS_3.format(folder=str(tmp_path)))
+    assert told.startswith('StackError keras-parallax needs Keras 2')
+    assert 'there is Keras 3.5.0' in told
+    assert 'pip install tf-keras==2.' in told and 'set TF_USE_LEGACY_KERAS=1' in told
