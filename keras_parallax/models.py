@@ -146,14 +146,14 @@ def _save(original, model, filepath, *args, **kwargs):
     return keras_file_write.save_model(model, filepath, *args, **kwargs)
 
 
-def _save_weights(original, model, filepath, overwrite=True, save_format=None):
+def _save_weights(original, model, filepath, overwrite=True, save_format=None, **arguments):
     if _is_tensorflows(model, filepath, save_format):
         _refuse_sharded(model, filepath, 'saved')
         once.save(
             keras_file_write.scope_of_model(model),
             filepath,
             ['checkpoint'] + keras_file_write.described(model),
-            write=lambda: original(model, filepath, overwrite, save_format),
+            write=lambda: original(model, filepath, overwrite, save_format, **arguments),
             own=lambda: None,
             witness=filepath + '.index',
         )

@@ -207,7 +207,10 @@ class BeforeCallbacks(tf.keras.callbacks.Callback):
         self._broadcast([start['rates'] for start in starts])
 
     def _users_of(self, rate):
-        return rate, [name_of(callback) for callback in self._callbacks if mentions(callback, rate)]
+        # Keras 2.15 takes `optimizer.lr` for it, too.
+        names = (rate, 'lr') if rate == 'learning_rate' else (rate,)
+        users = [one for one in self._callbacks if any(mentions(one, name) for name in names)]
+        return rate, [name_of(callback) for callback in users]
 
     def _broadcast(self, rates):
         explicit = [callback for callback in self._callbacks if _is_broadcast(callback)]

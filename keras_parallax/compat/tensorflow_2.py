@@ -187,6 +187,8 @@ def arguments_of_save(filepath, args, kwargs):
     """
     asked = dict(zip(('overwrite', 'save_format'), args), **kwargs)
     form = asked.pop('save_format', None)
+    for argument in ('options', 'signatures', 'save_traces'):
+        asked.pop(argument, None)  # Of a SavedModel; Keras takes no notice of them here, too.
     if str(filepath).endswith('.keras') or form not in (None, 'h5', 'hdf5'):
         raise CheckpointError(
             'A model of a ParallaxStrategy is saved as HDF5, but %s was asked for; give the path '

@@ -3,8 +3,14 @@
 import contextlib
 from typing import Any, Dict, List, NamedTuple, Optional
 
-from keras_parallax.compat import graph_queries, keras_api, patches, tensorflow_api
-from keras_parallax.compat.tensorflow_api import ResourceVariable, tf
+from keras_parallax.compat import (
+    graph_queries,
+    keras_api,
+    keras_optimizers,
+    patches,
+    tensorflow_api,
+)
+from keras_parallax.compat.tensorflow_api import VARIABLES, ResourceVariable, tf
 from keras_parallax.errors import PlanError
 from keras_parallax.job import devices
 from keras_parallax.tables import sharding
@@ -133,7 +139,9 @@ def build_updates(optimizer, keras_updates, variables, dense, of_rank, loss, cli
     made = [slot for of_variable in slots.values() for slot in of_variable]
     before = [variable for variable in before if variable not in made]
     counters = kept.counters if kept else [optimizer.iterations]
-    before += [variable for variable in counters if variable not in before]
+    rates = keras_optimizers.hyperparameters(optimizer).values()
+    rates = [rate for rate in rates if isinstance(rate, VARIABLES)]
+    before += [variable for variable in counters + rates if variable not in before]
     synced = _synced_variables(before, slots, pairs)
     state = _state(adapter, kept, pairs, of_rank)
     if any(pair.table is not None for pair in pairs):

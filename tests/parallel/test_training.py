@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import recipes
 import reference
-from frameworks import KERAS_PACKAGES, tf
+from frameworks import KERAS_PACKAGES, TF2, tf
 
 from keras_parallax.data.order import Order
 
@@ -24,6 +24,8 @@ CASES = (
     'set_between', 'not_a_number', 'one_stops', 'chief_validates', 'uneven', 'different',
     'normalized', 'stateful', 'counted', 'printed', 'written', 'told', 'wrapped', 'asynchronous',
 )  # fmt: skip
+# Keras 2.15 has no wrappers for scikit-learn, and sync=False is refused there.
+NOT_ON_THIS_STACK = ('wrapped', 'asynchronous') if TF2 else ()
 
 
 @pytest.fixture(scope='module', params=PACKAGES)
@@ -40,7 +42,8 @@ def keras(package):
 def job(package, tmpdir_factory):
     """Runs all cases in one job; a folder and an `Outcome`."""
     folder = str(tmpdir_factory.mktemp('training'))
-    names = CASES + (('from_dataset', 'shared_dataset') if package == 'tf.keras' else ())
+    names = tuple(name for name in CASES if name not in NOT_ON_THIS_STACK)
+    names += ('from_dataset', 'shared_dataset') if package == 'tf.keras' else ()
     outcome = launch.run(RANKS, 'parallel/training_worker.py', folder, package, *names, limit=300)
     return folder, outcome
 

@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import h5py
+import numpy as np
 import pytest
 from frameworks import TF2, keras_module
 
@@ -78,6 +80,31 @@ def test_a_users_subclass_for_eager_execution_is_refused(keras):
     mine = type('Adam', (eager('Adam'),), {'__module__': 'mine'})
     with pytest.raises(kp.PlanError, match='Adam is for eager execution; .* such as legacy.Adam'):
         compiled_with(mine(0.25), keras)
+
+
+@pytest.mark.parametrize('weights_only', [False, True])
+def test_keras_own_callback_saves_a_model_of_a_strategy(keras, tmp_path, weights_only):
+    path = str(tmp_path / 'saved.h5')
+    with kp.ParallaxStrategy():
+        model = keras.Sequential([keras.layers.Dense(1, input_shape=(2,))])
+        model.compile(keras.optimizers.Adam(0.01), 'mse')
+    callback = keras.callbacks.ModelCheckpoint(path, save_weights_only=weights_only)
+    model.fit(np.ones([4, 2]), np.ones([4, 1]), verbose=0, callbacks=[callback])
+    with h5py.File(path, 'r') as file:
+        assert ('optimizer_weights' in file) is not weights_only
+    kernel = model.get_weights()[0]
+    model.set_weights([np.zeros_like(weight) for weight in model.get_weights()])
+    model.load_weights(path)
+    np.testing.assert_array_equal(model.get_weights()[0], kernel)
+
+
+def test_the_rates_of_an_optimizer_are_what_ranks_must_hold_the_same_values_of(keras):
+    with kp.ParallaxStrategy():
+        model = keras.Sequential([keras.layers.Dense(1, input_shape=(2,))])
+        model.compile(keras.optimizers.SGD(0.01), 'mse')
+    model.train_on_batch(np.ones([4, 2]), np.ones([4, 1]))
+    variables = list(model.optimizer._parallax_step.operations._synced.values())
+    assert any(variable is model.optimizer._hyper['learning_rate'] for variable in variables)
 
 
 def output_of(script, path=''):
