@@ -8,12 +8,16 @@ import importlib
 import types
 
 import tensorflow
+from tensorflow.python.util import deprecation
 
 #: Whether this is TensorFlow 2.
 TF2 = not tensorflow.__version__.startswith('1.')
 
 if not TF2:
     tf = tensorflow
+    # To warn of some, TensorFlow 1.11 looks through the arguments of each operation that is made:
+    # 5 % of what a case of `test_equality.py` takes.
+    deprecation._PRINT_DEPRECATION_WARNINGS = False
     #: Names of the Keras packages to test with.
     KERAS_PACKAGES = ('keras', 'tf.keras')
     #: Whether the penalty of an `activity_regularizer` is a sum over the batch, not a mean.

@@ -183,6 +183,8 @@ def fill_datasets(model, file, tables, block_bytes=BLOCK_BYTES, show_progress=No
     """
     session = session_of(model)
     total = sum(rows.bytes for rows in tables.values())
+    for rows in tables.values():
+        rows.make_reader()
     with progress(total, 'saving', show_progress) as advance:
         for path, rows in tables.items():
             if path in file:

@@ -194,6 +194,8 @@ def digest_of(file, rows=(), session=None):
     take('', file)
     file.visititems(take)
     for table in rows:
+        table.make_reader()
+    for table in rows:
         table.copy_to(_Taking(digest), session)
     return digest.hexdigest()
 

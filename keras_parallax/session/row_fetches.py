@@ -81,6 +81,9 @@ def run(run_plain, session, fetches, feeds, detours, write_order):
         What `tf.Session.run` returns; `None` for an assignment.
     """
     listed = list(fetches) if type(fetches) in (list, tuple) else [fetches]
+    for fetch in listed:
+        if hasattr(fetch, 'sharded_rows') and not detours.omits(fetch):
+            fetch.sharded_rows.make_reader()
     results, others, own, shared = {}, [], [], []
     feeds = dict(feeds or {})
     for number, fetch in enumerate(listed):
@@ -98,6 +101,8 @@ def run(run_plain, session, fetches, feeds, detours, write_order):
         return run_plain(fetches, feeds)
 
     def write(assignments):
+        for rows, _ in assignments:
+            rows.make_writer()
         for rows, value in assignments:
             detours.set(rows, value, session)
 

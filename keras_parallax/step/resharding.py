@@ -7,7 +7,7 @@ from keras_parallax.planning import architectures
 from keras_parallax.planning.request import SEARCH
 from keras_parallax.step.operations import StepOperations
 from keras_parallax.tables.pull import pull_again, redirect_readers
-from keras_parallax.tables.rows import Rows
+from keras_parallax.tables.rows import Rows, ShardedRows
 from keras_parallax.tables.sharded_variable import ShardedVariable
 from keras_parallax.tables.sharding import forget_variable, remember_variable
 from keras_parallax.updates.slots import UnusedRows
@@ -152,22 +152,29 @@ def carry_over(pairs, session, rank, size):
 
     All ranks call it, and each does a share.
     """
+    copied, small, assignments, feeds = [], [], [], []
     for old, new in pairs:
         if old is new or isinstance(new, UnusedRows):
             continue
         if isinstance(new, Rows):
-            new.fill(_Source(old, session), session, share=(rank, size))
+            source = old if isinstance(old, Rows) else ShardedRows(old.name, [old], new.shape)
+            source.make_reader()
+            new.make_writer()
+            copied.append((_Source(source, session), new))
         else:
-            session.run(new.assign(session.run(old)))
+            small.append(old)
+            feeds.append(tf.placeholder(new.dtype.base_dtype, new.shape))
+            assignments.append(new.assign(feeds[-1]))
+    session.run(assignments, dict(zip(feeds, session.run(small))))
+    for source, new in copied:
+        new.fill(source, session, share=(rank, size))
 
 
 class _Source:
-    """Old rows, as `Rows.fill` takes them."""
+    """Old `Rows`, as `Rows.fill` takes them."""
 
     def __init__(self, rows, session):
         self.shape, self._rows, self._session = tuple(rows.shape.as_list()), rows, session
 
     def __getitem__(self, rows):
-        if isinstance(self._rows, Rows):
-            return self._rows.read(self._session, rows.start, rows.stop)
-        return self._session.run(self._rows[rows])
+        return self._rows.read(self._session, rows.start, rows.stop)

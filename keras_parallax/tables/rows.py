@@ -117,6 +117,16 @@ class Rows:
         """Writes an array `[n] + row_shape` as the rows from `first` on."""
         raise NotImplementedError
 
+    def make_reader(self):
+        """Makes the operations that `read` runs, if there are none yet.
+
+        A session learns of all new operations at its next run, which takes longer the larger the
+        graph is. So those of rows that are moved one after the other are made before the first run.
+        """
+
+    def make_writer(self):
+        """Makes the operations that `write` runs, if there are none yet, as `make_reader`."""
+
     def read_all(self, session, block_bytes=BLOCK_BYTES, advance=None):
         """Reads all rows into one array, block by block."""
         whole = np.empty(self._keras_shape, self.dtype.as_numpy_dtype)
@@ -174,10 +184,21 @@ class ShardedRows(Rows):
         self.assignment = BlockAssign(self)
         keras_api.assign_by(self, self.assignment)
 
-    def read(self, session, first, last):
-        """As `Rows.read`."""
+    def make_reader(self):
+        """As `Rows.make_reader`."""
         if self._reader is None:
             self._reader = self._make(lambda shard, begin, end, _: shard[begin:end])
+
+    def make_writer(self):
+        """As `Rows.make_writer`."""
+        if self._writer is None:
+            self._writer = self._make(
+                lambda shard, begin, end, rows: tf.scatter_update(shard, tf.range(begin, end), rows)
+            )
+
+    def read(self, session, first, last):
+        """As `Rows.read`."""
+        self.make_reader()
         bounds, _, parts = self._reader
         values = session.run(parts, self._bounds(bounds, first, last))
         if len(values) == 1:
@@ -189,10 +210,7 @@ class ShardedRows(Rows):
 
     def write(self, session, first, values):
         """As `Rows.write`."""
-        if self._writer is None:
-            self._writer = self._make(
-                lambda shard, begin, end, rows: tf.scatter_update(shard, tf.range(begin, end), rows)
-            )
+        self.make_writer()
         bounds, rows, writes = self._writer
         feeds = self._bounds(bounds, first, first + len(values))
         for number, placeholder in enumerate(rows):

@@ -1,12 +1,15 @@
-"""When tables may move. That they do so rightly is shown by `tests/parallel/test_search.py`."""
+"""When tables may move, and how. On ranks they do so in `tests/parallel/test_search.py`."""
 
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
+from frameworks import tf
 
 from keras_parallax.errors import PlanError
 from keras_parallax.planning.request import SEARCH, Request
 from keras_parallax.step import resharding
+from keras_parallax.tables.rows import ShardedRows
 
 
 class Named(NamedTuple):
@@ -64,3 +67,36 @@ def test_tables_move_if_their_slots_do_and_no_other_step_trains_them():
     assert not resharding.may_move(Step(scope, 'tags', state=None))
     Step(scope, 'items')
     assert not resharding.may_move(step)
+
+
+class Versions(tf.Session):
+    """A session that notes the version of the graph at each run."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def run(self, *arguments, **options):
+        result = super().run(*arguments, **options)
+        self.seen.append(self.graph.version)
+        return result
+
+
+def rows_of(values, shards):
+    variables = [tf.Variable(values[number::shards]) for number in range(shards)]
+    return ShardedRows(variables[0].name, variables, values.shape)
+
+
+def test_weights_are_carried_over_by_operations_that_a_session_learns_of_at_once():
+    values = np.arange(60, dtype=np.float32).reshape(20, 3)
+    with tf.Graph().as_default(), Versions() as session:
+        olds = [rows_of(values + number, 2) for number in range(3)]
+        olds += [tf.Variable(values + 3), tf.Variable(7.0), tf.Variable(8.0)]
+        news = [rows_of(0 * values, 3) for _ in range(4)] + [tf.Variable(0.0), tf.Variable(0.0)]
+        session.run(tf.global_variables_initializer())
+        del session.seen[:]
+        resharding.carry_over(zip(olds, news), session, rank=0, size=1)
+        assert len(session.seen) > 4 and len(set(session.seen)) == 1
+        for number, rows in enumerate(news[:4]):
+            np.testing.assert_array_equal(rows.read_all(session), values + number)
+        assert session.run(news[4:]) == [7.0, 8.0]

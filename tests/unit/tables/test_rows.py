@@ -80,3 +80,15 @@ def test_a_value_of_another_shape_is_refused_and_nothing_is_written():
         with pytest.raises(ValueError, match=r'table:0 has shape \(6, 2\), .* \(7, 2\)'):
             rows.fill(np.ones((7, 2)), session)
         assert not rows.read_all(session).any()
+
+
+@pytest.mark.parametrize('count', [1, 3])
+def test_rows_with_a_reader_and_a_writer_move_in_a_graph_that_takes_no_more_operations(count):
+    values = np.random.RandomState(0).uniform(size=(23, 2)).astype(np.float32)
+    with tf.Graph().as_default() as graph:
+        rows, session = make_rows(count, values)
+        rows.make_reader()
+        rows.make_writer()
+        graph.finalize()
+        rows.fill(values, session)
+        np.testing.assert_array_equal(rows.read_all(session), values)
