@@ -8,6 +8,7 @@ ON_TENSORFLOW_2 = (
     'tests/unit/callbacks/test_callback_code.py',
     'tests/unit/callbacks/test_epoch_reports.py',
     'tests/unit/callbacks/test_fit_output.py',
+    'tests/unit/callbacks/test_learning_rate.py',
     'tests/unit/callbacks/test_replicas.py',
     'tests/unit/checkpoint/test_keras_file_',
     'tests/unit/checkpoint/test_manifest.py',

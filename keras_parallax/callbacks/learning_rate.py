@@ -37,16 +37,19 @@ class LearningRateScheduleCallback(
         steps_per_epoch=None,
         initial_lr=None,
     ):
+        # By name, for Horovod 0.28 has them in another order; it takes a number for the base of an
+        # exponential decay, and asks for a rate.
         super().__init__(
             None,
-            multiplier,
-            start_epoch,
-            end_epoch,
-            staircase,
-            momentum_correction,
-            steps_per_epoch,
-            initial_lr,
+            multiplier=multiplier if callable(multiplier) else lambda epoch: multiplier,
+            start_epoch=start_epoch,
+            end_epoch=end_epoch,
+            staircase=staircase or not callable(multiplier),
+            momentum_correction=momentum_correction,
+            steps_per_epoch=steps_per_epoch,
+            initial_lr=1.0,
         )
+        self.initial_lr = initial_lr
 
 
 class LearningRateWarmupCallback(
@@ -77,5 +80,11 @@ class LearningRateWarmupCallback(
         initial_lr=None,
     ):
         super().__init__(
-            None, warmup_epochs, momentum_correction, steps_per_epoch, verbose, initial_lr
+            None,
+            warmup_epochs=warmup_epochs,
+            momentum_correction=momentum_correction,
+            steps_per_epoch=steps_per_epoch,
+            verbose=verbose,
+            initial_lr=1.0,
         )
+        self.initial_lr = initial_lr
