@@ -53,8 +53,9 @@ test: ## Run a test of everything, in ten minutes; root (PYTEST_ARGS=...)
 	$(SIDE_BY_SIDE) -m 'not exhaustive' $(PYTEST_ARGS) $(SUITE)
 	$(REPORT)
 
+# The longest first, so that no process waits for another at the end.
 test-all: test ## Run all other tests too, and code of others on us (tests/README.md)
-	$(SIDE_BY_SIDE) -m exhaustive $(PYTEST_ARGS) $(SUITE) tests/outside
+	$(SIDE_BY_SIDE) -m exhaustive $(PYTEST_ARGS) tests/outside $(SUITE)
 	$(REPORT)
 
 test-unit: install ## Run the tests that need one process

@@ -13,8 +13,8 @@ TIMINGS = ('hybrid', 'ps', 'bound', 'lockstep')
 
 @pytest.fixture(
     scope='module',
-    params=[('keras', 0), ('tf.keras', 0), ('keras', 2)],
-    ids=['keras', 'tf.keras', 'keras on two dedicated servers'],
+    params=[('tf.keras', 0), ('keras', 2)],
+    ids=['tf.keras', 'keras on two dedicated servers'],
 )
 def found(request, tmp_path_factory):
     folder, (package, count) = tmp_path_factory.mktemp('async'), request.param

@@ -25,7 +25,6 @@ SMALLER = ['--max-tokens', TOKENS, '--vocabulary-size', WORDS, '--epochs', '3', 
 WAYS = {
     'hybrid': [],
     'async': ['--no-sync'],
-    'async ps': ['--no-sync', '--architecture', 'ps'],
 }
 
 
