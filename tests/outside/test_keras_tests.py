@@ -71,4 +71,5 @@ def test_what_passes_in_plain_keras_passes_in_a_scope(ranks, code, environ, tmp_
         others = set(messages) - refused
         assert others <= FAIL_IN_PLAIN_KERAS, output[-10000:]
         assert refused <= (REFUSED if ranks else set()), messages
-    assert passed > 150
+    # Of those, 113 and 174 pass; fewer would mean that a file was not found.
+    assert passed > (100 if ranks else 150)
