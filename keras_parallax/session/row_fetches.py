@@ -81,10 +81,7 @@ def run(run_plain, session, fetches, feeds, detours, write_order):
         What `tf.Session.run` returns; `None` for an assignment.
     """
     listed = list(fetches) if type(fetches) in (list, tuple) else [fetches]
-    for fetch in listed:
-        if hasattr(fetch, 'sharded_rows') and not detours.omits(fetch):
-            fetch.sharded_rows.make_reader()
-    results, others, own, shared = {}, [], [], []
+    results, read, others, own, shared = {}, {}, [], [], []
     feeds = dict(feeds or {})
     for number, fetch in enumerate(listed):
         if detours.omits(fetch):
@@ -94,11 +91,14 @@ def run(run_plain, session, fetches, feeds, detours, write_order):
             assigned = shared if getattr(fetch.rows, 'table', None) is not None else own
             assigned.append((fetch.rows, feeds.pop(fetch.placeholder)))
         elif hasattr(fetch, 'sharded_rows'):
-            results[number] = fetch.sharded_rows.read_all(session)
+            results[number], read[number] = None, fetch.sharded_rows
         else:
             others.append(number)
     if not results:
         return run_plain(fetches, feeds)
+    for rows in read.values():
+        rows.make_reader()
+    results.update((number, rows.read_all(session)) for number, rows in read.items())
 
     def write(assignments):
         for rows, _ in assignments:
