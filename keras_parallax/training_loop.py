@@ -13,11 +13,13 @@ import numpy as np
 from keras_parallax.callbacks import epoch_reports, fit_output, replicas
 from keras_parallax.callbacks.broadcast import BroadcastGlobalVariablesCallback
 from keras_parallax.callbacks.callback_code import may_end_an_epoch, mentions, name_of
+from keras_parallax.callbacks.fit_progress import FitProgress, take_saved_fit
 from keras_parallax.callbacks.metric_average import MetricAverageCallback
 from keras_parallax.callbacks.model_checkpoint import ModelCheckpoint
 from keras_parallax.compat import keras_api
 from keras_parallax.compat.horovod_api import horovod_callbacks
 from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.data import positions
 from keras_parallax.data.epochs import telling_epochs
 from keras_parallax.errors import MetricMismatchError
 from keras_parallax.optimizer import is_wrapped
@@ -43,6 +45,33 @@ def _with_callbacks(original):
                 return original(model, **named)
         finally:
             before.restore_verbose()
+
+    return method
+
+
+def _with_progress(original):
+    """A `fit` or `fit_generator` that goes on from a checkpoint, and can be saved within epochs."""
+
+    @functools.wraps(original)
+    def method(model, *arguments, **named):
+        if not is_wrapped(getattr(model, 'optimizer', None)):
+            return original(model, *arguments, **named)
+        named = keras_api.arguments_by_name(original, model, arguments, named)
+        callbacks = list(named.get('callbacks') or [])
+        own = [one for one in callbacks if not isinstance(one, (BeforeCallbacks, AfterCallbacks))]
+        savers = [one for one in own if isinstance(one, ModelCheckpoint)]
+        saved = take_saved_fit(model, int(named.get('initial_epoch') or 0))
+        if any(map(_is_progress, callbacks)) or not (savers or saved):
+            return original(model, **named)
+        data = positions.described(named)
+        if any(saver.saves_within_epochs for saver in savers):
+            positions.check_known(data)
+        passed = positions.passed(saved, data) if saved else 0
+        positions.passing_over(named, passed)
+        progress = FitProgress(own, data, saved, passed)
+        named['callbacks'] = callbacks + [progress]
+        with progress.passing_over(model):
+            return original(model, **named)
 
     return method
 
@@ -100,16 +129,26 @@ def _averaging_first(original):
             callbacks.insert(1, callback)  # The first one makes the logs.
             callback.bars = [bar for bar in callbacks if name_of(bar) == 'ProgbarLogger']
             callbacks = callback.acting(callbacks)
+        all_progress = list(filter(_is_progress, callbacks))
+        for callback in all_progress:
+            callbacks.remove(callback)
+            callbacks.insert(1, callback)
         original(callback_list, callbacks, *arguments, **named)
+        for callback in all_progress:
+            callback.bind(callback_list, [one.pass_over for one in filter(_is_before, callbacks)])
 
     return init
+
+
+def _fit_of(original):
+    return _with_callbacks(_with_progress(telling_epochs(_with_step(original))))
 
 
 #: What takes the place of a method of Keras's: dict from targets of `PATCHES` to functions of the
 #: original.
 METHODS = {
-    'Model.fit': lambda original: _with_callbacks(telling_epochs(_with_step(original))),
-    'Model.fit_generator': lambda original: _with_callbacks(telling_epochs(_with_step(original))),
+    'Model.fit': _fit_of,
+    'Model.fit_generator': _fit_of,
     'Model.evaluate': _quiet,
     'CallbackList.__init__': _averaging_first,
 }
@@ -130,6 +169,10 @@ def _is_of_several(model):
 
 def _is_before(callback):
     return isinstance(callback, BeforeCallbacks)
+
+
+def _is_progress(callback):
+    return isinstance(callback, FitProgress)
 
 
 class BeforeCallbacks(tf.keras.callbacks.Callback):
@@ -232,6 +275,10 @@ class BeforeCallbacks(tf.keras.callbacks.Callback):
         """Begins to count samples."""
         self._trained = 0
 
+    def pass_over(self, samples):
+        """Counts samples that were trained before a resume."""
+        self._trained += samples
+
     def on_batch_end(self, batch, logs=None):
         """Counts the batch's samples, as Keras does for its own averages."""
         self._trained += (logs or {}).get('size', 0)
@@ -330,9 +377,7 @@ def call_of(callback):
     if _is_metric_average(callback):
         also = getattr(callback, 'average_moving_statistics', False)
         return 'MetricAverageCallback' + ('(average_moving_statistics=True)' if also else '')
-    if isinstance(callback, ModelCheckpoint) and callback.sharded:
-        return 'ModelCheckpoint(sharded=True)'
-    return None
+    return callback.joint_act if isinstance(callback, ModelCheckpoint) else None
 
 
 def _is_broadcast(callback):

@@ -89,11 +89,12 @@ SAMPLED = {
     ],
     'tests/parallel/test_restart.py': [
         ('test_a_worker_killed.*', None, 'tests/unit/test_atomic_files.py kills one process so'),
+        ('test_a_job_killed.*', None, 'test_resuming.py breaks a run off there, on two ranks'),
     ],
     'tests/parallel/test_resuming.py': [
         (
             '.*',
-            'two ranks-ps|three ranks-ps to allreduce|keras True',
+            'two ranks-ps|three ranks-ps to allreduce|keras True|keras shares single',
             'test_saving.py goes on from each form with other numbers of ranks',
         ),
     ],
@@ -108,6 +109,9 @@ SAMPLED = {
         ('.*', None, 'test_sessions.py asks for threads, and is given them'),
     ],
     'tests/parallel/test_training.py': [('.*', r'tf\.keras.*', _OTHER_PACKAGE)],
+    'tests/unit/callbacks/test_fit_progress.py': [
+        ('test_(?!a_run_that_goes_on|batches_of_other).*', r'(?!tf\.).*', _OTHER_PACKAGE)
+    ],
     'tests/unit/test_single_process.py': [('.*', r'(?!tf\.keras).*', _OTHER_PACKAGE)],
     'tests/unit/updates/test_asked_gradients.py': [('.*', r'.*(?<!tf\.)keras', _OTHER_PACKAGE)],
     'tests/unit/updates/test_row_rules.py': [('.*', r'.*tf\.keras', _OTHER_PACKAGE)],

@@ -99,6 +99,20 @@ JOBS['two workers'] = {
 SHUFFLES = {
     'two ranks': ['%s %s' % (package, way) for package in KERAS_PACKAGES for way in (True, 'batch')]
 }
+#: For a job, what it goes on with within an epoch: a Keras package, the kind of data, and the form
+#: in which the job of two ranks has saved.
+WITHIN = {
+    'two ranks': [
+        '%s %s' % (package, rest)
+        for package in KERAS_PACKAGES
+        for rest in ('shares single', 'shares parts', 'shuffled parts', 'Sequence parts')
+    ],
+    'three ranks': [
+        '%s shares %s' % (package, form)
+        for package in KERAS_PACKAGES
+        for form in ('single', 'parts')
+    ],
+}
 #: The number of ranks of those on one host; 0 is a process without a launcher.
 RANKS_OF = {
     'two ranks': 2,

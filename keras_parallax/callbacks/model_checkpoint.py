@@ -1,9 +1,10 @@
 """`ModelCheckpoint`: saves the whole job's state during training."""
 
+import contextlib
 import os
 import warnings
 
-from keras_parallax.checkpoint import random_state, resume
+from keras_parallax.checkpoint import path_patterns, resume
 from keras_parallax.checkpoint import save as save_module
 from keras_parallax.checkpoint.manifest import (
     is_sharded,
@@ -20,19 +21,20 @@ _RAISE, _WARN = 'raise', 'warn'
 
 
 class ModelCheckpoint(tf.keras.callbacks.ModelCheckpoint):
-    """Saves the job's whole state after epochs: what `strategy.resume` continues from.
+    """Saves the job's whole state after epochs or batches: what `strategy.resume` continues from.
 
-    That is every weight, the optimizer's slots, counters and rates, the number of epochs, the
-    states of NumPy's and Python's global generators, and the order into which `fit` has shuffled
-    the samples. The file is one that plain Keras loads. It appears under its name when it is
-    complete; until then the one before stays. Folders on the way to it are made.
+    That is every weight, the optimizer's slots, counters and rates, the number of epochs and of
+    batches within one, the states of NumPy's and Python's global generators, the order into which
+    `fit` has shuffled the samples, its `History`, and the numbers of other callbacks. The file is
+    one that plain Keras loads. It appears under its name when it is complete; until then the one
+    before stays. Folders on the way to it are made.
 
     In one file, rank 0 saves on its own: the callback may be given to every rank or to rank 0
-    alone. Sharded, every rank saves what it owns: give the callback to every rank.
+    alone. Sharded, or with `save_steps`, give the callback to every rank.
 
     Args:
         filepath: path of the file, or of the folder if `sharded`. It may have fields for `epoch`
-            and the names of metrics, as in Keras.
+            and the names of metrics, as in Keras; with `save_steps` for `epoch` and `batch`.
         monitor: metric that `save_best_only` looks at. The metrics of rank 0 count;
             `MetricAverageCallback` before this one averages them over the ranks.
         verbose: 1 to print a line for each save.
@@ -48,6 +50,8 @@ class ModelCheckpoint(tf.keras.callbacks.ModelCheckpoint):
             which `filepath` and under which name they were written.
         on_save_error: `'raise'` ends training if a save fails, because the disk is full for
             instance; `'warn'` gives a warning, and training goes on.
+        save_steps: number of batches between saves, counted over epochs. It saves after batches
+            then, and not after epochs. `strategy.resume` and `fit` go on within the epoch.
 
     Raises:
         ValueError: an argument is none of the above.
@@ -58,6 +62,8 @@ class ModelCheckpoint(tf.keras.callbacks.ModelCheckpoint):
         ```python
         >>> import keras_parallax as kp
         >>> callback = kp.callbacks.ModelCheckpoint('model-{epoch:02d}.h5', max_to_keep=3)
+        >>> path = 'model-{epoch:02d}-{batch:06d}.h5'
+        >>> callback = kp.callbacks.ModelCheckpoint(path, save_steps=1000, max_to_keep=3)
         ```
     """
 
@@ -73,6 +79,7 @@ class ModelCheckpoint(tf.keras.callbacks.ModelCheckpoint):
         sharded=False,
         max_to_keep=None,
         on_save_error=_RAISE,
+        save_steps=None,
     ):
         super().__init__(filepath, monitor, verbose, save_best_only, save_weights_only, mode)
         # The seventh argument of Keras 2.15 is a number of batches, and it warns of this one.
@@ -84,8 +91,22 @@ class ModelCheckpoint(tf.keras.callbacks.ModelCheckpoint):
         if max_to_keep is not None and max_to_keep < 1:
             raise ValueError('max_to_keep must be 1 or more, but %r was given.' % (max_to_keep,))
         self.sharded, self.max_to_keep, self.on_save_error = sharded, max_to_keep, on_save_error
-        self._epochs = 0
-        self._has_begun = False
+        self.save_steps, self.progress = save_steps, None
+        if self.saves_within_epochs:
+            _check_within_epochs(self)
+        self._steps = 0
+
+    @property
+    def saves_within_epochs(self):
+        """Whether it saves after batches, and not after epochs."""
+        return self.save_steps is not None
+
+    @property
+    def joint_act(self):
+        """What ranks wait for each other in, as the user knows it; `None` if rank 0 acts alone."""
+        given = [('sharded', self.sharded or None), ('save_steps', self.save_steps)]
+        given = ['%s=%r' % (name, value) for name, value in given if value is not None]
+        return 'ModelCheckpoint(%s)' % ', '.join(given) if given else None
 
     def set_model(self, model):
         """Takes the model; Keras's own callback then saves by way of this one."""
@@ -108,14 +129,9 @@ class ModelCheckpoint(tf.keras.callbacks.ModelCheckpoint):
             self.verbose = 0
 
     def on_epoch_begin(self, epoch, logs=None):
-        """Has the first epoch after a resume go on from the order of samples before."""
-        step = step_of(self._trained)
-        if step.saved_order is not None:
-            random_state.restore_order(step.saved_order)
-            step.saved_order = None
-        if epoch and not self._has_begun and self.save_best_only:
-            self._restore_best(step)
-        self._has_begun = True
+        """Has training that goes on beat what is there."""
+        if epoch and self.save_best_only and self.progress.is_first:
+            self._restore_best(step_of(self._trained))
 
     def _restore_best(self, step):
         """Has the metric to beat be that of the newest checkpoint, when training goes on."""
@@ -130,8 +146,47 @@ class ModelCheckpoint(tf.keras.callbacks.ModelCheckpoint):
         if best is not None:
             self.best = best
 
+    def on_batch_end(self, batch, logs=None):
+        """Saves, if it is time to, where it saves within epochs."""
+        if not self.saves_within_epochs:
+            return
+        self._steps += 1
+        if self._steps % self.save_steps == 0:
+            step, place = step_of(self._trained), _place(self.progress.epoch, batch)
+            with step.call('%s %s' % (self.joint_act, place)):
+                self._save_after_batch(step, place)
+
+    def _save_after_batch(self, step, place):
+        gathers = step.waits or self.sharded
+        sums = step.gather(self.progress.sums) if gathers else []
+        if not self.sharded and step.rank != 0:
+            return
+        epoch, batch = self.progress.epoch, self.progress.batch
+        path = self.filepath.format(epoch=epoch + 1, batch=batch)
+        if self.verbose:
+            print('\n%s: saving model to %s' % (place.capitalize(), path))
+        with self._errors_told(step, place):
+            fit = self.progress.within_epoch(sums)
+            self._save_job(path, epoch, fit, not self.save_weights_only)
+
+    @contextlib.contextmanager
+    def _errors_told(self, step, place):
+        """While open, a save that fails ends training or not, as asked."""
+        best = self.best
+        try:
+            yield
+        except CheckpointError as error:
+            # The next epoch is to beat what is on the disk.
+            self.best = best
+            if self.on_save_error == _RAISE:
+                raise
+            if step.rank == 0:
+                warnings.warn('No checkpoint %s: %s' % (place, error), stacklevel=4)
+
     def on_epoch_end(self, epoch, logs=None):
-        """Saves, if it is time to."""
+        """Saves, if it is time to, where it saves after epochs."""
+        if self.saves_within_epochs:
+            return
         step = step_of(self._trained)
         with step.call('ModelCheckpoint(sharded=True) after epoch %d' % (epoch + 1)):
             self._save_if_due(step, epoch, logs)
@@ -143,36 +198,67 @@ class ModelCheckpoint(tf.keras.callbacks.ModelCheckpoint):
             logs = step.gather(logs)[0]
         elif step.rank != 0:
             return
-        self._epochs, best = epoch + 1, self.best
-        try:
+        self._logs = logs
+        with self._errors_told(step, _place(epoch)):
             super().on_epoch_end(epoch, logs)
-        except CheckpointError as error:
-            # The next epoch is to beat what is on the disk.
-            self.best = best
-            if self.on_save_error == _RAISE:
-                raise
-            if step.rank == 0:
-                message = 'No checkpoint after epoch %d: %s' % (epoch + 1, error)
-                warnings.warn(message, stacklevel=2)
 
     def _save(self, path, include_optimizer):
+        """Saves after an epoch, as Keras's callback asks."""
+        fit = self.progress.after_epoch(self._logs)
+        self._save_job(path, self.progress.epoch + 1, fit, include_optimizer)
+
+    def _save_job(self, path, epochs, fit, include_optimizer):
         save = save_module.save_parts if self.sharded else save_module.save
         best = {self.monitor: float(self.best)} if self.save_best_only else {}
         written = resume.record_of(self.filepath, path)
-        save(self._trained, path, self._epochs, include_optimizer, best=best, written=written)
+        save(self._trained, path, epochs, include_optimizer, best=best, written=written, fit=fit)
         if self.max_to_keep is not None and step_of(self._trained).rank == 0:
-            self._remove_old()
+            _remove_old(self.filepath, self.max_to_keep)
 
-    def _remove_old(self):
-        """Removes what this callback has written, before a restart of the job too, and no more."""
-        written = [
-            path for path in saved_under(self.filepath) if resume.is_written_by(self.filepath, path)
-        ]
-        for path in written[: -self.max_to_keep]:
-            if is_sharded(path):
-                remove_sharded(path)
-            else:
-                os.remove(path)
+
+def _check_within_epochs(callback):
+    """Refuses what has no meaning for a callback that saves after batches."""
+    steps = callback.save_steps
+    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
+        raise ValueError(
+            'save_steps must be a number of batches, 1 or more, but %r was given.' % (steps,)
+        )
+    for name, is_given in (
+        ('save_best_only', callback.save_best_only),
+        ('period', callback.period != 1),
+    ):
+        if is_given:
+            raise ValueError(
+                '%s looks at epochs, but with save_steps a callback saves after batches; give '
+                'one kp.callbacks.ModelCheckpoint for each.' % name
+            )
+    others = path_patterns.fields(callback.filepath).difference(['epoch', 'batch'])
+    if others:
+        raise ValueError(
+            'A path may have the fields epoch and batch with save_steps, but not %s, which is '
+            'known after an epoch.' % ' and '.join(sorted(others))
+        )
+
+
+def _remove_old(filepath, kept):
+    """Removes all but the newest that a callback has written, before a restart too, and no more.
+
+    Args:
+        filepath: the callback's argument.
+        kept: how many stay.
+    """
+    written = [path for path in saved_under(filepath) if resume.is_written_by(filepath, path)]
+    for path in written[:-kept]:
+        if is_sharded(path):
+            remove_sharded(path)
+        else:
+            os.remove(path)
+
+
+def _place(epoch, batch=None):
+    """Words for where in training it is."""
+    of_epoch = 'epoch %d' % (epoch + 1)
+    return 'after ' + (of_epoch if batch is None else 'batch %d of %s' % (batch + 1, of_epoch))
 
 
 class _Saver:

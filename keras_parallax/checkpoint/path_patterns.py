@@ -35,6 +35,21 @@ def wildcard(pattern):
     )
 
 
+def fields(pattern):
+    """The names of the fields of a path, a set.
+
+    Args:
+        pattern: a path with fields as `str.format` fills them.
+
+    Example:
+        ```python
+        >>> sorted(fields('model-{epoch:02d}-{batch}.h5'))
+        ['batch', 'epoch']
+        ```
+    """
+    return {field for _, field, _, _ in string.Formatter().parse(pattern) if field is not None}
+
+
 def can_name(pattern, path):
     """Whether filling the fields of a pattern with numbers can have given a path.
 
@@ -89,7 +104,7 @@ def changing_part(pattern, path):
 
 
 def _has_fields(text):
-    return any(field is not None for _, field, _, _ in string.Formatter().parse(text))
+    return bool(fields(text))
 
 
 def _expression(spec):

@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 
 from keras_parallax.checkpoint import keras_file_read, random_state, tensorflow_slots
+from keras_parallax.checkpoint.fit_record import SavedFit
 from keras_parallax.checkpoint.manifest import is_sharded, read_manifest, saved_under
 from keras_parallax.checkpoint.path_patterns import can_name, changing_part
 from keras_parallax.checkpoint.save import ORDER, OURS, read_state, scalars
@@ -17,7 +18,7 @@ from keras_parallax.tables.rows import BLOCK_BYTES, local_range
 from keras_parallax.updates.optimizer_adapter import adapter_of
 
 #: The state of a file that does not tell one: that of plain Keras.
-_UNKNOWN = {'epoch': 0, 'hyperparameters': {}, 'best': {}, 'written': None}
+_UNKNOWN = {'epoch': 0, 'hyperparameters': {}, 'best': {}, 'written': None, 'fit': {}}
 
 
 class _Parts:
@@ -114,16 +115,21 @@ def resume(model, path, block_bytes=BLOCK_BYTES, show_progress=None):
                 'must be on storage that every host sees.' % (rank, path)
             )
 
+    own, order = {}, None
+
     def read():
+        nonlocal own, order
         # Of one file, rank 0 gives all the rest to the others, who may not see it.
         if step.rank == 0 or not whole:
             # What each rank writes here is its own share, and waits for no other's.
             with step.call('strategy.resume'):
-                return _read(model, step, path, block_bytes, show_progress)
+                state, own, order = _read(model, step, path, block_bytes, show_progress)
+                return state
 
     state = on_every_rank(step, path, read)[0]
     step.broadcast(0)
     _set_hyperparameters(model.optimizer, state['hyperparameters'])
+    step.saved_fit = SavedFit(state['epoch'], state['fit'], own, order, state['ranks'])
     return state['epoch']
 
 
@@ -232,7 +238,11 @@ def state_of(path):
 
 
 def _read(model, step, path, block_bytes, show_progress):
-    """Reads what falls to this rank, and returns the state besides weights and slots."""
+    """Reads what falls to this rank, weights and slots.
+
+    Returns:
+        The state of the job besides, that which only this rank has, and its order of samples.
+    """
     with opened(path, checked=False) as (file, sources, of_ranks):
         state = dict(_UNKNOWN, **read_state(file))
         _check_optimizer(model, file, path)
@@ -245,12 +255,15 @@ def _read(model, step, path, block_bytes, show_progress):
             warnings.warn(
                 '%s holds no state of an optimizer; it starts afresh.' % path, stacklevel=2
             )
+        own, order = {}, None
         if step.rank < len(of_ranks):
-            own = of_ranks[step.rank]
-            random_state.restore(read_state(own)['random'])
-            order = own[OURS].get(ORDER)
-            step.saved_order = None if order is None else order[:]
-        return {'epoch': state['epoch'], 'hyperparameters': state['hyperparameters']}
+            part = of_ranks[step.rank]
+            own, order = read_state(part), part[OURS].get(ORDER)
+            own = {name: own[name] for name in ('random', 'begin') if name in own}
+            random_state.restore(own['random'])
+            order = None if order is None else order[:]
+        state = {name: state[name] for name in ('epoch', 'hyperparameters', 'fit')}
+        return dict(state, ranks=len(of_ranks)), own, order
 
 
 def _check_optimizer(model, file, path):

@@ -13,7 +13,7 @@ import secrets
 
 import numpy as np
 
-from keras_parallax.checkpoint import keras_file_write, random_state, tensorflow_slots
+from keras_parallax.checkpoint import fit_record, keras_file_write, tensorflow_slots
 from keras_parallax.checkpoint.manifest import (
     CheckpointFile,
     Manifest,
@@ -41,6 +41,7 @@ def save(
     show_progress=None,
     best=None,
     written=None,
+    fit=None,
 ):
     """Saves the job's state to one file, on one rank, alone.
 
@@ -53,12 +54,14 @@ def save(
         show_progress: as in `keras_file_write.save_model`.
         best: dict from the names of metrics to their best values so far.
         written: what `resume.record_of` says of the path, or `None`.
+        fit: the `FitRecord`, or `None` if no more is known of it than there is now.
     """
+    fit = fit or fit_record.now()
     with keras_file_write.created(path) as file:
         tables = _write_model(model, file, include_optimizer)
         keras_file_write.fill_datasets(model, file, tables, block_bytes, show_progress)
-        _write_state(file, dict(_state(model, epoch, best, written), random=random_state.current()))
-        _write_order(file)
+        _write_state(file, dict(_state(model, epoch, best, written, fit), **fit.own))
+        _write_order(file, fit.order)
 
 
 def save_parts(
@@ -70,6 +73,7 @@ def save_parts(
     show_progress=None,
     best=None,
     written=None,
+    fit=None,
 ):
     """Saves the job's state to a folder, each rank what it owns. A collective call.
 
@@ -82,12 +86,13 @@ def save_parts(
         show_progress: as in `keras_file_write.save_model`.
         best: as in `save`.
         written: as in `save`.
+        fit: as in `save`.
 
     Raises:
         CheckpointError: on every rank, if one cannot write its part. The checkpoint that the
             folder held before is whole.
     """
-    step = step_of(model)
+    step, fit = step_of(model), fit or fit_record.now()
     save_id = step.gather(secrets.token_hex(8))[0]
     saved = problem = None
     try:
@@ -98,8 +103,8 @@ def save_parts(
             block_bytes=block_bytes,
             show_progress=show_progress,
         )
-        state = _state(model, epoch, best, written)
-        saved = _write_parts(model, step, path, save_id, state, include_optimizer, fill)
+        state = _state(model, epoch, best, written, fit)
+        saved = _write_parts(model, step, path, save_id, state, fit, include_optimizer, fill)
     except OSError as error:
         problem = str(error)
     reports = step.gather({'problem': problem, 'saved': saved})
@@ -125,7 +130,7 @@ def _write_model(model, file, include_optimizer):
     return tables
 
 
-def _write_parts(model, step, folder, save_id, state, include_optimizer, fill):
+def _write_parts(model, step, folder, save_id, state, fit, include_optimizer, fill):
     """Writes this rank's parts; returns what the manifest must know of them, as plain data."""
     report = {'parts': [], 'model': None, 'tables': {}, 'shards': []}
 
@@ -161,8 +166,8 @@ def _write_parts(model, step, folder, save_id, state, include_optimizer, fill):
                 report['shards'].append([name, of_rank.shard, dataset])
     with part('rank-%05d-of-%05d' % (step.rank, step.size)) as file:
         fill(file, own)
-        _write_state(file, {'random': random_state.current()})
-        _write_order(file)
+        _write_state(file, fit.own)
+        _write_order(file, fit.order)
     return report
 
 
@@ -191,13 +196,14 @@ def _write_manifest(folder, save_id, reports):
     write_manifest(folder, Manifest(save_id, parts, tables, reports[0]['model']))
 
 
-def _state(model, epoch, best, written):
+def _state(model, epoch, best, written, fit):
     """What belongs to the job's state and not to Keras's file, as plain data."""
     optimizer = getattr(model, 'optimizer', None)
     return {
         'epoch': epoch,
         'best': best or {},
         'written': written,
+        'fit': fit.job,
         'optimizer': adapter_of(optimizer).name,
         'hyperparameters': _hyperparameters(optimizer) if optimizer else {},
     }
@@ -230,8 +236,7 @@ def _write_state(file, state):
     file.require_group(OURS).create_dataset(_STATE, data=data)
 
 
-def _write_order(file):
-    order = keras_api.order_of_samples()
+def _write_order(file, order):
     if order is not None:
         file[OURS].create_dataset(ORDER, data=order)
 

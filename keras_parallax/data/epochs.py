@@ -6,11 +6,9 @@ from keras_parallax.compat import keras_api
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.data import structures, worker
 from keras_parallax.data.fit_arrays import ArrayShare
+from keras_parallax.data.positions import BATCH_SIZE
 from keras_parallax.data.sequences import SequenceShard
 from keras_parallax.errors import DataError
-
-#: What Keras takes where no `batch_size` is given.
-_BATCH_SIZE = 32
 
 
 class BeginEpochs(tf.keras.callbacks.Callback):
@@ -51,7 +49,7 @@ def telling_epochs(original):
         if any(share.changes for share in shares):
             _check(by_name, data)
             by_name['callbacks'] = list(by_name.get('callbacks') or []) + [BeginEpochs(shares)]
-        _say_if_short(len(shares[0]), by_name.get('batch_size') or _BATCH_SIZE)
+        _say_if_short(len(shares[0]), by_name.get('batch_size') or BATCH_SIZE)
         return original(model, **by_name)
 
     return method

@@ -9,16 +9,16 @@ class SequenceShard:
     """This worker's batches of another `Sequence`; `shard_of` makes it one of Keras's."""
 
     def __init__(self, sequence, order, rank, epoch):
-        self._sequence, self._order, self._rank = sequence, order, rank
+        self._sequence, self.order, self._rank = sequence, order, rank
         self.begin_epoch(epoch)
 
     def begin_epoch(self, epoch):
         """Takes the batches of an epoch."""
         self._epoch = epoch
-        self._batches = self._order.of_rank(self._rank, epoch)
+        self._batches = self.order.of_rank(self._rank, epoch)
 
     def __len__(self):
-        return self._order.length
+        return self.order.length
 
     def __getitem__(self, index):
         return self._sequence[int(self._batches[index])]

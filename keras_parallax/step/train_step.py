@@ -34,7 +34,7 @@ class TrainStep:
         density: dict from names of tables to the densities that were measured.
         after_runs: functions of the seconds that a run has taken, and of whether `density` is new.
         epochs: number of epochs that `fit` has trained.
-        saved_order: the order of samples that a checkpoint had, until training goes on from it.
+        saved_fit: what a checkpoint says of the `fit` that it was saved in, until one goes on.
         name_scope: the name scope in which Keras builds the step: its own slots have their names
             from it.
         backend: the backend of the optimizer's Keras package.
@@ -51,7 +51,7 @@ class TrainStep:
         self.acts_in_fit = spec.scope is not None and self.size > 1 and self.waits
         self.whole_step = tf.group(*operations.operations)
         self.density, self.after_runs = {}, []
-        self.epochs, self.saved_order = 0, None
+        self.epochs, self.saved_fit = 0, None
         self.name_scope = spec.loss.graph.get_name_scope()
         self.backend = spec.package.backend
 

@@ -15,6 +15,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.p
 import cases  # noqa: E402
 import resumed  # noqa: E402
 from any_keras import keras  # noqa: E402
+from frameworks import tf  # noqa: E402
 
 import keras_parallax as kp  # noqa: E402
 from keras_parallax.checkpoint import save  # noqa: E402
@@ -97,6 +98,90 @@ def shuffle(folder, package, way):
         np.savez(os.path.join(folder, '%s-%d.npz' % (half, strategy.rank)), *arrays)
 
 
+class Broken(Exception):
+    """Ends a `fit` as a crash would."""
+
+
+class Break(tf.keras.callbacks.Callback):
+    """Ends a `fit` after some batches."""
+
+    def __init__(self, batches):
+        super().__init__()
+        self._batches = batches
+
+    def on_batch_end(self, batch, logs=None):
+        self._batches -= 1
+        if self._batches == 0:
+            raise Broken
+
+
+#: Samples, and of those of all ranks in a batch; an epoch has six batches.
+COUNT, JOINED = 72, 12
+
+
+def data_of(package, kind, strategy):
+    """Arguments of `fit` or `fit_generator`."""
+    case, size = cases.CASES['adam'], JOINED // strategy.size
+    inputs, targets = case.batch(np.random.RandomState(3), COUNT)
+    if kind == 'shares':
+        return dict(kp.data.arrays(inputs, targets), batch_size=size)
+    if kind == 'shuffled':
+        mine = slice(strategy.rank, None, strategy.size)
+        return {'x': inputs[mine], 'y': targets[mine], 'batch_size': size}
+
+    class Batches(package.utils.Sequence):
+        def __len__(self):
+            return COUNT // size
+
+        def __getitem__(self, index):
+            rows = slice(index * size, (index + 1) * size)
+            return inputs[rows], targets[rows]
+
+    return {'generator': kp.data.shard(Batches())}
+
+
+def within(folder, name, goes_on):
+    """Three epochs at once and broken off in the second, unless it goes on with another job's."""
+    package, kind, form = name.split()
+    path = os.path.join(folder, 'within', name, '{epoch}-{batch}')
+    results = os.path.join(folder, 'results', 'within', name)
+    os.makedirs(results, exist_ok=True)
+    for run in ('resumed',) if goes_on else ('unbroken', 'broken', 'resumed'):
+        module = cases.keras_module(package)
+        strategy, model = build(module, cases.CASES['adam'], {})
+        np.random.seed(strategy.rank)
+        epoch = 0
+        if run == 'resumed':
+            np.random.seed(9)
+            latest = path.format(epoch=2, batch=4)
+            assert goes_on or latest == kp.latest_checkpoint(path)
+            epoch = strategy.resume(model, latest)
+            assert epoch == 1
+        seen = []
+        callbacks = [
+            module.callbacks.ReduceLROnPlateau('loss', min_delta=1.0, patience=1),
+            module.callbacks.LambdaCallback(
+                on_batch_end=lambda batch, logs, to=seen: to.append(batch)
+            ),
+        ]
+        if run == 'broken':
+            checkpoint = kp.callbacks.ModelCheckpoint(path, save_steps=5, sharded=form == 'parts')
+            callbacks += [checkpoint, Break(11)]
+        named = dict(
+            data_of(module, kind, strategy),
+            epochs=3, initial_epoch=epoch, verbose=0, callbacks=callbacks,
+        )  # fmt: skip
+        try:
+            history = (model.fit_generator if 'generator' in named else model.fit)(**named).history
+        except Broken:
+            continue
+        assert seen == [0, 1, 2, 3, 4, 5] * 3 if run == 'unbroken' else [4, 5, 0, 1, 2, 3, 4, 5]
+        weights = model.get_weights() + model.optimizer.get_weights()
+        logs = {'history_' + metric: values for metric, values in history.items()}
+        file = '%s-%d-of-%d.npz' % (run, strategy.rank, strategy.size)
+        np.savez(os.path.join(results, file), *weights, **logs)
+
+
 def main(folder, name, *addresses):
     names = os.environ.get('ENTRIES')
     for entry in resumed.JOBS[name].items():
@@ -106,6 +191,9 @@ def main(folder, name, *addresses):
         if names is None or shuffled in names.split(';'):
             package, way = shuffled.split()
             shuffle(folder, package, way == 'True' or way)
+    for broken in resumed.WITHIN.get(name, []):
+        if names is None or broken in names.split(';'):
+            within(folder, broken, goes_on=name != 'two ranks')
 
 
 main(*sys.argv[1:])

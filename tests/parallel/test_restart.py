@@ -14,8 +14,8 @@ RUN = [
 RUN_4 = ['4' if word == '1' else word for word in RUN]
 
 
-def weights(folder):
-    with np.load(str(folder / 'final.npz')) as file:
+def weights(folder, name='final.npz'):
+    with np.load(str(folder / name)) as file:
         return [file[name] for name in file.files]
 
 
@@ -38,6 +38,18 @@ def test_a_job_that_is_restarted_ends_with_the_weights_of_one_without_a_failure(
     assert outcome.output.count('FROM 1;') == 2
     for found, expected in zip(weights(broken), weights(whole)):
         np.testing.assert_array_equal(found, expected)
+
+
+def test_a_job_killed_within_an_epoch_ends_with_the_weights_of_one_without_a_failure(tmp_path):
+    outcome = launch.run(2, 'parallel/restart_worker.py', tmp_path, 'all', prefix=RUN)
+    assert outcome.code == 0, outcome.output
+    assert 'was killed from outside' in outcome.output and 'restart 1 of 1' in outcome.output
+    # Four batches are an epoch; the sixth was the last that was saved.
+    assert outcome.output.count('FROM 1 model-2-2;') == 2
+    found, expected = (weights(tmp_path, run + '.npz') for run in ('resumed', 'unbroken'))
+    assert len(found) == len(expected) > 10
+    for one, other in zip(found, expected):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_a_worker_killed_while_it_saves_leaves_the_checkpoint_of_before_whole(tmp_path):

@@ -24,7 +24,8 @@ def folder(request, tmpdir_factory):
     selected = [item for item in request.session.items if item.module is request.module]
     names = resumed.with_sources([item.callspec.params['name'] for item in selected])
     for job in resumed.RANKS_OF:
-        if not names.intersection(list(resumed.JOBS[job]) + resumed.SHUFFLES.get(job, [])):
+        others = resumed.SHUFFLES.get(job, []) + resumed.WITHIN.get(job, [])
+        if not names.intersection(list(resumed.JOBS[job]) + others):
             continue
         with contextlib.ExitStack() as stack:
             addresses = []
@@ -101,3 +102,30 @@ def test_samples_come_in_the_order_of_a_run_without_a_break(folder, name):
         assert len(unbroken.files) > 4
         for one in unbroken.files:
             np.testing.assert_array_equal(found[one], unbroken[one])
+
+
+def within(folder, name, run, ranks):
+    """What each rank has come to in a run that was broken off within an epoch, or not."""
+    folder = os.path.join(folder, 'results', 'within', name)
+    files = ['%s-%d-of-%d.npz' % (run, rank, ranks) for rank in range(ranks)]
+    return [dict(np.load(os.path.join(folder, file))) for file in files]
+
+
+@pytest.mark.parametrize('name', resumed.WITHIN['two ranks'])
+def test_a_run_broken_off_within_an_epoch_ends_as_an_unbroken_one_to_the_bit(folder, name):
+    runs = [within(folder, name, run, 2) for run in ('resumed', 'unbroken')]
+    for found, unbroken in zip(*runs):
+        assert sorted(found) == sorted(unbroken)
+        assert len(found['history_loss']) == 3 and len(found) > 10
+        for one in unbroken:
+            np.testing.assert_array_equal(found[one], unbroken[one])
+
+
+@pytest.mark.parametrize('name', resumed.WITHIN['three ranks'])
+def test_one_more_worker_goes_on_within_an_epoch_as_an_unbroken_run(folder, name):
+    unbroken = within(folder, name, 'unbroken', 2)[0]
+    for found in within(folder, name, 'resumed', 3):
+        assert sorted(found) == sorted(unbroken)
+        for one in unbroken:
+            largest = np.abs(unbroken[one]).max()
+            np.testing.assert_allclose(found[one], unbroken[one], rtol=0, atol=TOLERANCE * largest)

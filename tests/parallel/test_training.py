@@ -305,6 +305,7 @@ def test_callbacks_decide_by_what_only_rank_0_validates(show, plain, keras):
         ('added', 'MetricMismatchError', 'rank 1 lacks auc'),
         ('callback', 'MetricMismatchError', 'rank 1 lacks MetricAverageCallback'),
         ('sharded', 'MetricMismatchError', 'rank 1 lacks ModelCheckpoint(sharded=True)'),
+        ('steps', 'MetricMismatchError', 'rank 1 lacks ModelCheckpoint(save_steps=2)'),
         ('order', 'MetricMismatchError', 'their order must be the same'),
         ('batches', 'UnequalBatchesError', 'rank 0 has 2, rank 1 has 1'),
         ('epochs', 'UnequalBatchesError', 'rank 0 from initial_epoch=1 to epochs=14'),

@@ -287,6 +287,7 @@ def different(rank):
     """What all ranks must have alike, and have not."""
     only = [kp.callbacks.MetricAverageCallback()]
     sharded = [kp.callbacks.ModelCheckpoint(os.path.join(rank.folder, 'x'), sharded=True)]
+    steps = [kp.callbacks.ModelCheckpoint(os.path.join(rank.folder, 'x'), save_steps=2)]
     here = rank.number == 0
     validation = rank.share(*recipes.HELD_OUT) if here else None
     half = rank.share(0, 2 if here else 1)
@@ -303,6 +304,7 @@ def different(rank):
         'validation': rank.error_of_fit(only, validation_data=validation),
         'callback': rank.error_of_fit(only if here else []),
         'sharded': rank.error_of_fit(sharded if here else []),
+        'steps': rank.error_of_fit(steps if here else []),
         'order': rank.error_of_fit((only + sharded)[:: 1 if here else -1]),
         'added': rank.error_of_fit([rank.callbacks.LambdaCallback(on_epoch_end=add)] + only),
         'batches': error_of(lambda: unequal.fit(*half, batch_size=recipes.BATCH // RANKS)),

@@ -286,10 +286,70 @@ def test_a_save_that_fails_raises_or_warns_as_asked(model, sharded, tmpdir):
         fit(model, callback, epochs=2)
 
 
-@pytest.mark.parametrize('argument', [{'on_save_error': 'ignore'}, {'max_to_keep': 0}])
+@pytest.mark.parametrize(
+    'argument', [{'on_save_error': 'ignore'}, {'max_to_keep': 0}, {'save_steps': 0}]
+)
 def test_arguments_that_mean_nothing_are_refused(argument):
     with pytest.raises(ValueError, match='%s must be' % list(argument)[0]):
         kp.callbacks.ModelCheckpoint('model.h5', **argument)
+
+
+@pytest.mark.parametrize('steps', [-1, 1.5, True, '3'])
+def test_only_a_number_of_batches_is_one(steps):
+    with pytest.raises(ValueError, match='save_steps must be a number of batches.* %r' % (steps,)):
+        kp.callbacks.ModelCheckpoint('model.h5', save_steps=steps)
+
+
+@pytest.mark.parametrize('argument', [{'save_best_only': True}, {'period': 2}])
+def test_what_looks_at_epochs_is_refused_with_steps(argument):
+    with pytest.raises(ValueError, match='%s looks at epochs' % list(argument)[0]):
+        kp.callbacks.ModelCheckpoint('model.h5', save_steps=3, **argument)
+
+
+def test_a_metric_in_the_name_is_refused_with_steps():
+    with pytest.raises(ValueError, match='but not loss and val_loss, which'):
+        kp.callbacks.ModelCheckpoint('{epoch}-{val_loss:.1f}-{loss}.h5', save_steps=3)
+
+
+@FORMS
+def test_every_nth_batch_is_saved_counted_over_epochs(model, sharded, tmpdir, capsys):
+    pattern = str(tmpdir.join('{epoch}-{batch:02d}'))
+    fit(model, kp.callbacks.ModelCheckpoint(pattern, sharded=sharded, save_steps=3, verbose=1))
+    # An epoch has two batches.
+    assert sorted(os.listdir(str(tmpdir))) == ['2-01', '3-02']
+    assert kp.latest_checkpoint(pattern) == pattern.format(epoch=3, batch=2)
+    told = [line for line in capsys.readouterr().out.splitlines() if line]
+    assert told == [
+        'After batch %d of epoch %d: saving model to %s' % (batch, epoch, pattern.format(**numbers))
+        for numbers in ({'epoch': 2, 'batch': 1}, {'epoch': 3, 'batch': 2})
+        for epoch, batch in [(numbers['epoch'], numbers['batch'])]
+    ]
+
+
+@FORMS
+def test_the_newest_of_those_after_batches_are_kept_beside_those_after_epochs(
+    model, sharded, tmpdir
+):
+    steps = str(tmpdir.join('steps-{epoch}-{batch}'))
+    fit(
+        model,
+        kp.callbacks.ModelCheckpoint(steps, sharded=sharded, save_steps=1, max_to_keep=2),
+        kp.callbacks.ModelCheckpoint(str(tmpdir.join('best')), 'loss', save_best_only=True),
+    )
+    assert sorted(os.listdir(str(tmpdir))) == ['best', 'steps-4-1', 'steps-4-2']
+    assert model.strategy.resume(model, str(tmpdir.join('best'))) == 4
+    assert model.strategy.resume(model, kp.latest_checkpoint(steps)) == 3
+
+
+@FORMS
+def test_a_save_after_a_batch_that_fails_raises_or_warns_as_asked(model, sharded, tmpdir):
+    tmpdir.join('file').write('in the way')
+    arguments = {'sharded': sharded, 'save_steps': 3}
+    path = str(tmpdir.join('file', 'model.h5'))
+    with pytest.raises(kp.CheckpointError, match='Not a directory|File exists'):
+        fit(model, kp.callbacks.ModelCheckpoint(path, **arguments))
+    with pytest.warns(UserWarning, match='No checkpoint after batch 1 of epoch 2: '):
+        fit(model, kp.callbacks.ModelCheckpoint(path, on_save_error='warn', **arguments), epochs=2)
 
 
 def test_variables_of_one_process_that_are_larger_than_a_block_are_moved_in_blocks(

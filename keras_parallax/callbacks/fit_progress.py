@@ -1,0 +1,273 @@
+"""How far `fit` has come: what is saved of it, and how another goes on from there.
+
+Keras begins each epoch with its first batch. To go on within an epoch, Keras takes the batches that
+are over from the data as ever, but nothing is computed of them, and no callback hears of them.
+"""
+
+import contextlib
+import warnings
+
+import numpy as np
+
+from keras_parallax.callbacks.epoch_reports import numbers
+from keras_parallax.callbacks.model_checkpoint import ModelCheckpoint
+from keras_parallax.checkpoint import random_state
+from keras_parallax.checkpoint.fit_record import FitRecord
+from keras_parallax.compat import keras_api
+from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.step.train_step import step_of
+
+
+class FitProgress(tf.keras.callbacks.Callback):
+    """Comes before the user's callbacks.
+
+    Args:
+        callbacks: the user's callbacks.
+        data: what `positions.described` says of the data.
+        saved: the `SavedFit` to go on from, or `None`.
+        passed: number of batches of the first epoch that are over.
+
+    Attributes:
+        epoch: number of epochs that are over.
+        batch: number of batches that are over in the epoch.
+        is_first: whether the epoch is the first of this `fit`.
+    """
+
+    def __init__(self, callbacks, data, saved=None, passed=0):
+        super().__init__()
+        self._callbacks, self._data, self._saved, self._passed = callbacks, data, saved, passed
+        self._keeps_begin = any(_saves_within_epochs(callback) for callback in callbacks)
+        self._list = self._all = self._started = self._begin = self._order = None
+        self._counters = ()
+        self.epoch, self.batch, self.is_first = 0, 0, True
+
+    def bind(self, callback_list, counters=()):
+        """Takes the list by which Keras calls all callbacks.
+
+        Args:
+            callback_list: the `CallbackList`, Keras's own callbacks in it.
+            counters: functions that are told how many samples this rank need not train.
+        """
+        self._list, self._all, self._counters = callback_list, callback_list.callbacks, counters
+        for callback in self._all:
+            if isinstance(callback, ModelCheckpoint):
+                callback.progress = self
+
+    @contextlib.contextmanager
+    def passing_over(self, model):
+        """While open, a model computes nothing for the batches that are over."""
+        if not self._passed:
+            yield
+            return
+        function, left = model.train_function, self._passed
+        # What Keras takes for the loss and the metrics; nobody hears of them.
+        nothing = [0.0] * len(model.metrics_names)
+
+        def train(inputs):
+            nonlocal left
+            if left:
+                left -= 1
+                return list(nothing)
+            return function(inputs)
+
+        model.train_function = train
+        try:
+            yield
+        finally:
+            if model.train_function is train:
+                model.train_function = function
+
+    def on_epoch_begin(self, epoch, logs=None):
+        """Goes on from what was saved, and takes note of how the epoch begins."""
+        self.epoch, self.batch, self.is_first = epoch, 0, self._started is None
+        if self.is_first:
+            # All have begun to train by now, and do not set themselves back any more.
+            self._started = [_plain(callback) for callback in self._callbacks]
+            self._go_on()
+        if self._keeps_begin:
+            self._begin = random_state.current()
+            shuffles = self._data.get('shuffles')
+            self._order = np.copy(keras_api.order_of_samples()) if shuffles else None
+        if self._passed:
+            self._list.callbacks = [self]
+
+    def _go_on(self):
+        saved = self._saved
+        if saved is None:
+            return
+        if self._passed and 'begin' in saved.own:
+            random_state.restore(saved.own['begin'])
+        if saved.order is not None:
+            random_state.restore_order(saved.order)
+        history = saved.job.get('history')
+        if history:
+            own = self._of_keras('History')
+            own.epoch, own.history = list(history['epoch']), dict(history['logs'])
+        for callback, values in _pairs(self._callbacks, saved.job.get('callbacks', [])):
+            vars(callback).update(values)
+
+    def on_batch_end(self, batch, logs=None):
+        """Counts batches; with the last one that is over, the others may hear of the next."""
+        self.batch = batch + 1
+        if self._passed and self.batch == self._passed:
+            self._passed = 0
+            self._list.callbacks = self._all
+            self._arrive()
+
+    def _arrive(self):
+        if 'random' in self._saved.own:
+            random_state.restore(self._saved.own['random'])
+        step = step_of(self.model)
+        sums = sums_of_rank(self._saved.job['sums'], step.rank, step.size)
+        logger, bar = self._of_keras('BaseLogger'), self._of_keras('ProgbarLogger')
+        if sums is not None:
+            logger.seen, logger.totals = sums['seen'], dict(sums['totals'])
+            for count in self._counters:
+                count(sums['seen'])
+        if bar is not None:
+            bar.seen = self.batch if bar.use_steps else logger.seen
+            bar.log_values = []
+            if bar.verbose and sums is not None:
+                means = {name: total / logger.seen for name, total in logger.totals.items()}
+                shown = [(name, means[name]) for name in self.params['metrics'] if name in means]
+                bar.progbar.update(bar.seen, shown)
+
+    @property
+    def sums(self):
+        """What this rank's averages of the epoch are made of, plain data."""
+        logger = self._of_keras('BaseLogger')
+        return {'seen': logger.seen, 'totals': numbers(logger.totals)}
+
+    def within_epoch(self, sums):
+        """The `FitRecord` after a batch.
+
+        Args:
+            sums: the `sums` of each rank; empty if they are not known.
+        """
+        job = {'batch': self.batch, 'data': self._data, 'sums': sums, 'history': self._history()}
+        own = {'random': random_state.current(), 'begin': self._begin}
+        return FitRecord(dict(job, callbacks=self._changed()), own, self._order)
+
+    def after_epoch(self, logs):
+        """The `FitRecord` after an epoch.
+
+        Args:
+            logs: the metrics of the epoch, which Keras takes down after the user's callbacks.
+        """
+        history, logs = self._history(), numbers(logs)
+        history['epoch'].append(self.epoch)
+        for name, value in logs.items():
+            history['logs'].setdefault(name, []).append(value)
+        job = {'history': history, 'callbacks': self._changed()}
+        own = {'random': random_state.current()}
+        return FitRecord(job, own, keras_api.order_of_samples())
+
+    def _history(self):
+        history = self._of_keras('History')
+        logs = {name: [float(value) for value in of] for name, of in history.history.items()}
+        return {'epoch': list(history.epoch), 'logs': logs}
+
+    def _changed(self):
+        """What callbacks have come to since training began: pairs of their class and a dict."""
+        changed = []
+        for callback, started in zip(self._callbacks, self._started):
+            values = {
+                name: value
+                for name, value in _plain(callback).items()
+                if name not in started or not _is_same(started[name], value)
+            }
+            changed.append([type(callback).__name__, values])
+        return changed
+
+    def _of_keras(self, name):
+        """Keras's own callback of a class, or `None`."""
+        own = [one for one in self._all if one not in self._callbacks]
+        return next((one for one in own if type(one).__name__ == name), None)
+
+
+def take_saved_fit(model, initial_epoch):
+    """The `SavedFit` from which a call of `fit` goes on, or `None`; no later call does.
+
+    Args:
+        model: the model.
+        initial_epoch: with which epoch `fit` begins. If it is not the one that was saved, no more
+            goes on than the order of samples.
+    """
+    step = getattr(model.optimizer, '_parallax_step', None)
+    saved = getattr(step, 'saved_fit', None)
+    if saved is None:
+        return None
+    step.saved_fit = None
+    if initial_epoch == saved.epoch:
+        return saved
+    if not saved.batch:
+        return saved._replace(job={})
+    if step.rank == 0:
+        warnings.warn(
+            'The checkpoint was saved after batch %d of epoch %d, but fit begins with '
+            'initial_epoch=%d, and so with the first batch; strategy.resume returns the '
+            'initial_epoch to go on with.' % (saved.batch, saved.epoch + 1, initial_epoch),
+            stacklevel=4,
+        )
+    return None
+
+
+def sums_of_rank(sums, rank, size):
+    """The sums of which a rank goes on to make averages, or `None`.
+
+    If there are not as many ranks as have saved, each has an equal part of them all.
+
+    Args:
+        sums: those of each rank that has saved.
+        rank: the rank.
+        size: the number of ranks.
+
+    Example:
+        ```python
+        >>> saved = [{'seen': 4, 'totals': {'loss': 2.0}}, {'seen': 4, 'totals': {'loss': 3.0}}]
+        >>> sums_of_rank(saved, 1, 2)
+        {'seen': 4, 'totals': {'loss': 3.0}}
+        >>> sums_of_rank(saved, 0, 1)
+        {'seen': 8.0, 'totals': {'loss': 5.0}}
+        ```
+    """
+    if len(sums) == size:
+        return sums[rank]
+    if not sums:
+        return None
+    names = sums[0]['totals']
+    return {
+        'seen': sum(one['seen'] for one in sums) / size,
+        'totals': {
+            name: sum(one['totals'].get(name, 0.0) for one in sums) / size for name in names
+        },
+    }
+
+
+def _saves_within_epochs(callback):
+    return isinstance(callback, ModelCheckpoint) and callback.saves_within_epochs
+
+
+def _plain(callback):
+    """The attributes of a callback that are numbers, words, truth values or `None`, a dict."""
+    found = {}
+    for name, value in vars(callback).items():
+        value = value.item() if isinstance(value, np.generic) else value
+        if value is None or isinstance(value, (bool, int, float, str)):
+            found[name] = value
+    return found
+
+
+def _is_same(one, other):
+    return type(one) is type(other) and (one == other or (one != one and other != other))
+
+
+def _pairs(callbacks, saved):
+    """Callbacks, and what was saved of the one with the same class and place among those of it."""
+    by_class = {}
+    for name, values in saved:
+        by_class.setdefault(name, []).append(values)
+    for callback in callbacks:
+        of_class = by_class.get(type(callback).__name__)
+        if of_class:
+            yield callback, of_class.pop(0)

@@ -1,0 +1,197 @@
+"""Where in an epoch's data training is: at which batch it goes on from a checkpoint.
+
+The data that is given to `fit` begins with the first batch of the epoch, whatever the checkpoint.
+"""
+
+from keras_parallax.compat import datasets, keras_api
+from keras_parallax.data import structures, worker
+from keras_parallax.data.fit_arrays import ArrayShare
+from keras_parallax.data.order import Order
+from keras_parallax.data.sequences import SequenceShard
+from keras_parallax.errors import DataError
+from keras_parallax.job import job as job_module
+
+#: What Keras takes where no `batch_size` is given.
+BATCH_SIZE = 32
+
+#: Kinds of data, in words for the user.
+_SHARES, _SHARED_SEQUENCE = 'arrays of kp.data.arrays', 'a Sequence of kp.data.shard'
+_ARRAYS, _SEQUENCE, _GENERATOR = 'arrays', 'a Sequence', 'a generator'
+_DATASET, _TENSORS = 'a tf.data.Dataset', 'tensors'
+
+#: What is to be equal where the order is not one of `kp.data`, in words.
+_WORDS = {
+    'samples': 'samples on each worker',
+    'batch_size': 'samples in a batch',
+    'steps': 'batches in an epoch',
+    'ranks': 'workers',
+}
+
+
+def described(named):
+    """What is trained on, plain data.
+
+    Args:
+        named: the arguments of `fit` or `fit_generator`, by name.
+
+    Returns:
+        A dict: `kind` in words, `ranks`, and what decides which samples are in a batch.
+    """
+    job = job_module.current()
+    ranks = 1 if job is None else job.size
+    given, steps = named.get('generator', named.get('x')), named.get('steps_per_epoch')
+    batch_size = named.get('batch_size') or BATCH_SIZE
+    if isinstance(given, SequenceShard):
+        return _of_order(_SHARED_SEQUENCE, given.order, 1)
+    if keras_api.is_sequence(given):
+        # A thread shuffles it ahead of training.
+        shuffled = bool(named.get('shuffle', True) and named.get('workers', 1))
+        steps = steps or len(given)
+        return {'kind': _SEQUENCE, 'ranks': ranks, 'steps': steps, 'unknown_order': shuffled}
+    if hasattr(given, '__next__'):
+        return {'kind': _GENERATOR, 'ranks': ranks, 'steps': steps}
+    if datasets.is_dataset(given):
+        return {'kind': _DATASET, 'ranks': ranks, 'steps': steps}
+    arrays = structures.leaves(given)
+    if not arrays or steps or not all(hasattr(array, '__len__') for array in arrays):
+        return {'kind': _TENSORS, 'ranks': ranks, 'unknown_order': True}
+    if isinstance(arrays[0], ArrayShare) and arrays[0].order is not None:
+        return _of_order(_SHARES, arrays[0].order, batch_size)
+    return {
+        'kind': _ARRAYS,
+        'ranks': ranks,
+        'samples': len(arrays[0]),
+        'batch_size': batch_size,
+        'shuffles': bool(named.get('shuffle', True)),
+    }
+
+
+def _of_order(kind, order, batch_size):
+    return {'kind': kind, 'batch_size': batch_size, **order._asdict()}
+
+
+def check_known(data):
+    """Refuses data of which it will not be known which batches are over.
+
+    Args:
+        data: what `described` says of it.
+
+    Raises:
+        DataError: it is such data.
+    """
+    if data.get('unknown_order'):
+        raise DataError(
+            'Training cannot go on within an epoch of %s, so do not save within one: %s. Take '
+            'kp.data, which can, or save after epochs.'
+            % (
+                data['kind'],
+                'Keras shuffles its batches ahead of training, with fit(shuffle=True)'
+                if data['kind'] == _SEQUENCE
+                else 'it is not known what they have given',
+            )
+        )
+
+
+def passed(saved, data):
+    """How many batches of its first epoch `fit` passes over; a warning says if some come again.
+
+    Args:
+        saved: the `SavedFit` from which it goes on.
+        data: what `described` says of the data.
+
+    Raises:
+        DataError: as of `batches_over`.
+    """
+    if not saved.batch:
+        return 0
+    over, again = batches_over(saved.batch, saved.job['data'], data, saved.ranks)
+    if again:
+        things = 'samples' if data['kind'] == _SHARES else 'batches'
+        worker.say(
+            'The batches are not those of the checkpoint, which was saved within one of them: %d '
+            '%s are trained again in this epoch.' % (again, things)
+        )
+    return over
+
+
+def passing_over(named, batches):
+    """Has what a step reads by itself begin with the batch to go on with.
+
+    Args:
+        named: the arguments of `fit` or `fit_generator`, by name, which are changed.
+        batches: how many batches `fit` passes over.
+    """
+    name = 'generator' if 'generator' in named else 'x'
+    given = named.get(name)
+    if not batches:
+        return
+    if datasets.is_dataset(given):
+        named[name] = given.skip(batches)
+    elif hasattr(given, '__next__'):
+        named[name] = _with_as_many(given, batches)
+
+
+def _with_as_many(generator, batches):
+    """The same generator, which says so if it ends before a number of batches is over."""
+    count = 0
+    for batch in generator:
+        count += 1
+        yield batch
+    if count < batches:
+        raise DataError(
+            'The generator has ended after %d batches, but %d batches of the epoch were over when '
+            'the checkpoint was saved. Give fit a generator that begins with the first batch of '
+            'the epoch.' % (count, batches)
+        )
+
+
+def batches_over(batch, saved, now, orders=0):
+    """How many batches of an epoch are over on each rank.
+
+    Args:
+        batch: how many were when the checkpoint was saved.
+        saved: what `described` said of the data then.
+        now: what it says now.
+        orders: how many ranks find the order of their samples in the checkpoint.
+
+    Returns:
+        The number, and that of the samples (batches, of a `Sequence`) that are trained again, since
+        batches have other sizes now.
+
+    Raises:
+        DataError: it is other data, or the samples would have another order.
+    """
+    check_known(now)
+    if saved['kind'] != now['kind']:
+        raise _changed(saved['kind'], now['kind'])
+    if 'count' in now:
+        return _batches_of_order(batch, saved, now)
+    for name, words in _WORDS.items():
+        if saved.get(name) != now.get(name):
+            raise _changed('%s %s' % (saved.get(name), words), '%s' % now.get(name))
+    if now.get('shuffles') and orders < now['ranks']:
+        raise DataError(
+            'The checkpoint was saved within an epoch, and has the order in which fit had shuffled '
+            'the samples of rank 0, but not of all %d workers. Train on kp.data.arrays, whose '
+            'order all workers know, or save with sharded=True.' % now['ranks']
+        )
+    return batch, 0
+
+
+def _batches_of_order(batch, saved, now):
+    for name in ('count', 'seed', 'drop_remainder'):
+        if saved[name] != now[name]:
+            raise _changed('%s=%r' % (name, saved[name]), repr(now[name]))
+    before, after = (Order(*[data[name] for name in Order._fields]) for data in (saved, now))
+    over, in_batch = batch * saved['batch_size'] * before.ranks, now['batch_size'] * after.ranks
+    if over >= before.length * before.ranks:
+        return -(-after.length // now['batch_size']), 0
+    return over // in_batch, over % in_batch
+
+
+def _changed(before, now):
+    return DataError(
+        'The checkpoint was saved within an epoch of %s, and now it is %s: it is not known where '
+        'to go on. Give fit the data that it had, or load the weights alone with '
+        'model.load_weights.' % (before, now)
+    )
