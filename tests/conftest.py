@@ -50,6 +50,9 @@ def pytest_report_header():
 def pytest_collection_modifyitems(items):
     for item in items:
         item.add_marker(pytest.mark.xdist_group(group_of(item)))
+        reason = stacks.reason_against('%s::%s' % (file_of(item), item.name))
+        if reason:
+            item.add_marker(pytest.mark.skip(reason=reason))
         if exhaustive.is_exhaustive(file_of(item), item.name):
             item.add_marker(pytest.mark.exhaustive)
 

@@ -37,8 +37,9 @@ else:
 def keras_module(name):
     """The module called `'keras'` or `'tf.keras'`: Keras 2, not 3.
 
-    Beside TensorFlow 2 its `optimizers` are those for graphs, which Keras has in
-    `optimizers.legacy`.
+    Beside TensorFlow 2 it has the names of TensorFlow 1's: its `optimizers` are those for graphs,
+    which Keras has in `optimizers.legacy`, and its `backend` has the session, which `tf.compat.v1`
+    has.
     """
     if name == 'keras':
         return importlib.import_module('keras')
@@ -48,8 +49,19 @@ def keras_module(name):
         keras = importlib.import_module('tf_keras')
     except ImportError:
         keras = importlib.import_module('keras')
-    optimizers = types.ModuleType(keras.optimizers.__name__)
-    vars(optimizers).update({**vars(keras.optimizers), **vars(keras.optimizers.legacy)})
-    for_graphs = types.ModuleType(keras.__name__)
-    vars(for_graphs).update(vars(keras), optimizers=optimizers)
-    return for_graphs
+    return _with(
+        keras,
+        optimizers=_with(keras.optimizers, **vars(keras.optimizers.legacy)),
+        backend=_with(
+            keras.backend,
+            get_session=tf.keras.backend.get_session,
+            set_session=tf.keras.backend.set_session,
+        ),
+    )
+
+
+def _with(module, **names):
+    """A module like another, with other names."""
+    copy = types.ModuleType(module.__name__)
+    vars(copy).update(vars(module), **names)
+    return copy

@@ -55,6 +55,38 @@ def layerwise(keras):
     return Layerwise(0.02, momentum=0.8)
 
 
+def layerwise_adam(keras):
+    """LAMB, with its slots side by side: `[iterations, m0, v0, m1, v1, ...]`."""
+
+    class LayerwiseAdam(keras.optimizers.Optimizer):
+        def __init__(self, learning_rate=0.02, name='LayerwiseAdam', **kwargs):
+            super().__init__(name, **kwargs)
+            self._set_hyper('learning_rate', learning_rate)
+
+        def _create_slots(self, var_list):
+            for variable in var_list:
+                self.add_slot(variable, 'm')
+                self.add_slot(variable, 'v')
+
+        def _resource_apply_dense(self, grad, var, apply_state=None):
+            m, v = [self.get_slot(var, name) for name in 'mv']
+            mean, square = 0.9 * m + 0.1 * grad, 0.99 * v + 0.01 * tf.square(grad)
+            step = mean / (tf.sqrt(square) + 1e-3)
+            ratio = tf.norm(var) / (tf.norm(step) + 1e-6)
+            change = self._decayed_lr(var.dtype.base_dtype) * ratio * step
+            return tf.group(m.assign(mean), v.assign(square), var.assign_sub(change))
+
+        def _resource_apply_sparse(self, grad, var, indices, apply_state=None):
+            whole = tf.IndexedSlices(grad, indices, tf.shape(var))
+            return self._resource_apply_dense(tf.convert_to_tensor(whole), var, apply_state)
+
+        def get_config(self):
+            rate = self._serialize_hyperparameter('learning_rate')
+            return dict(super().get_config(), learning_rate=rate)
+
+    return LayerwiseAdam()
+
+
 def _clipped_together(pairs):
     gradients, variables = zip(*pairs)
     return list(zip(tf.clip_by_global_norm(gradients, 0.05)[0], variables))
@@ -85,10 +117,11 @@ def subclass_with_a_bound(keras):
     return type('Mine', (keras.optimizers.SGD,), {})(0.2, momentum=0.5, clipnorm=0.02)
 
 
-#: Those that `own_optimizers` has not; the first two have the names of theirs.
+#: Those that `own_optimizers` has not; the first three have the names of theirs.
 OWN = {
     'entrywise': entrywise,
     'layerwise': layerwise,
+    'layerwise_adam': layerwise_adam,
     'transforming': transforming,
     'aggregating': aggregating,
     'together_when_applied': together_when_applied,

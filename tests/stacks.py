@@ -1,10 +1,12 @@
-"""Which files of tests a stack runs: on TensorFlow 1.11 all, on TensorFlow 2 those seen to pass."""
+"""Which tests a stack runs: on TensorFlow 1.11 all, on TensorFlow 2 those seen to pass."""
 
 from frameworks import TF2
 
 #: Files and folders below the project's.
 ON_TENSORFLOW_2 = (
+    'tests/parallel/test_behaviour.py',
     'tests/parallel/test_equality.py',
+    'tests/parallel/test_names.py',
     'tests/unit/callbacks/test_callback_code.py',
     'tests/unit/callbacks/test_epoch_reports.py',
     'tests/unit/callbacks/test_fit_output.py',
@@ -39,6 +41,24 @@ ON_TENSORFLOW_2 = (
     'tests/unit/updates/test_formula_graph.py',
 )
 
+#: From a reason to tests that TensorFlow 2 cannot pass for it: beginnings of their names, each
+#: after its file's. They are skipped, and docs/tensorflow2.md says how many there are.
+NOT_ON_TENSORFLOW_2 = {
+    "Horovod 0.28.1's own callback asks `keras.backend` for a session, which it has not": (
+        'tests/parallel/test_behaviour.py::test_horovods_own_broadcast_callback',
+    ),
+    "sparse_update='lazy' is not there yet": (
+        'tests/parallel/test_behaviour.py::test_lazy_adam_moves',
+    ),
+    'Keras refuses a constraint on a table': (
+        'tests/parallel/test_behaviour.py::test_a_server_is_sent_tensors_and_no_messages_that_only_'
+        'tell_it_to_go_on[tf.keras-told:columns]',
+    ),
+    'the gradient of a table with a penalty is a tensor there, which no worker counts twice': (
+        'tests/parallel/test_behaviour.py::test_a_formula_that_takes_rows_as_they_come_is_refused',
+    ),
+}
+
 
 def is_run(path):
     """Whether this stack runs the tests of a file.
@@ -47,3 +67,15 @@ def is_run(path):
         path: its path from the project's folder.
     """
     return not TF2 or path.startswith(ON_TENSORFLOW_2)
+
+
+def reason_against(name):
+    """Why this stack cannot pass a test, or `None`.
+
+    Args:
+        name: the test's, after its file's, as in `FILE::NAME[PARAMETERS]`.
+    """
+    for reason, names in NOT_ON_TENSORFLOW_2.items() if TF2 else ():
+        if name.startswith(names):
+            return reason
+    return None

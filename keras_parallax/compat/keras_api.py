@@ -239,6 +239,18 @@ def track_variables(package, variables):
     generation.track_variables(package.name, variables)
 
 
+def variables_in(graph):
+    """The variables of a graph, global and local ones and those that Keras alone knows, each once.
+
+    Tables with shards are in no collection, but Keras may know them.
+    """
+    collections = (tf.GraphKeys.GLOBAL_VARIABLES, tf.GraphKeys.LOCAL_VARIABLES)
+    known = [variable for key in collections for variable in graph.get_collection(key)]
+    for package in loaded_keras_packages():
+        known.extend(generation.tracked_variables(package.name, graph))
+    return list(dict.fromkeys(known))
+
+
 def trained_weights(model):
     """The weights that a compiled model trains, a list; without any if it is not compiled."""
     return getattr(model, '_collected_trainable_weights', [])

@@ -42,9 +42,10 @@ def kept_by(optimizer, variables):
         variables: the variables.
 
     Returns:
-        A pair: a list of those that belong to none of them, `iterations` among them, and a dict
-        from names of slots to lists of variables, in order of `variables`. `None` if not all have
-        the same slots.
+        A triple: a list of those that belong to none of them, `iterations` among them; a dict
+        from names of slots to lists of variables, in order of `variables`; and all in the order of
+        its weights in plain Keras, where a slot is a pair of one of `variables` and the number of
+        its name. `None` if not all have the same slots.
     """
     key, slots = _key_function(), {}
     of_each = [optimizer._slots.get(key(variable), {}) for variable in variables]
@@ -54,7 +55,34 @@ def kept_by(optimizer, variables):
     if any(slot is None for slot in all_slots):
         return None
     are_slots = {id(slot) for of_each in optimizer._slots.values() for slot in of_each.values()}
-    return [weight for weight in optimizer._weights if id(weight) not in are_slots], slots
+    others = [weight for weight in optimizer._weights if id(weight) not in are_slots]
+    entries = {}
+    for number, of_name in enumerate(slots.values()):
+        entries.update((id(slot), (variable, number)) for variable, slot in zip(variables, of_name))
+    made = iter(sorted(entries, key=_as_made(optimizer, variables).index))
+    order = [
+        entries[next(made)] if id(weight) in entries else weight
+        for weight in optimizer._weights
+        if id(weight) in entries or id(weight) not in are_slots
+    ]
+    return others, slots, order
+
+
+def _as_made(optimizer, variables):
+    """The ids of slots in the order in which they are made for variables that have none yet."""
+    slots = []
+
+    def add_slot(variable, name, *args, **kwargs):
+        slots.append(id(optimizer.get_slot(variable, name)))
+        return optimizer.get_slot(variable, name)
+
+    vars(optimizer)['add_slot'] = add_slot
+    try:
+        optimizer._create_slots(variables)
+    finally:
+        del vars(optimizer)['add_slot']
+    made_later = [id(weight) for weight in optimizer._weights if id(weight) not in slots]
+    return slots + made_later
 
 
 def hyperparameters(optimizer):

@@ -118,6 +118,11 @@ def track_variables(name, variables):
         keras_backend(name).track_variable(variable)
 
 
+def tracked_variables(name, graph):
+    """What Keras initializes in a graph; those of metrics are in no collection of TensorFlow's."""
+    return list(keras_backend(name)._get_variables(graph))
+
+
 #: Arguments that an optimizer for graphs has not, and their values where they do nothing.
 _OF_EAGER = {
     'weight_decay': (None, 0, 0.0),

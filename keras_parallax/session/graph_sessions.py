@@ -11,6 +11,7 @@ from keras_parallax.session import resources
 from keras_parallax.session.session import ParallaxSession, adopt
 from keras_parallax.tables.initial_values import COPY_BYTES
 from keras_parallax.tables.rows import ShardedRows
+from keras_parallax.tables.sharded_variable import ShardedVariable
 
 #: Every rank attaches its graphs in the same order, so the numbers agree between ranks.
 _numbers = itertools.count()
@@ -250,8 +251,8 @@ def _initialized_values(session):
     """The values of the variables of a session's graph that are initialized in it, a dict."""
     known = [
         variable
-        for key in (tf.GraphKeys.GLOBAL_VARIABLES, tf.GraphKeys.LOCAL_VARIABLES)
-        for variable in session.graph.get_collection(key)
+        for variable in keras_api.variables_in(session.graph)
+        if not isinstance(variable, ShardedVariable)
     ]
     if not known:
         # TF 1.11 runs nothing at all in a graph without operations (`test_example.py`, ps).

@@ -32,8 +32,8 @@ class OptimizerState(NamedTuple):
             each, and of a sharded table of the model a list of variables, one for each shard. Every
             rank has them all, whoever owns the shard.
         names: names of the slots, the same for each variable, if it is one of TensorFlow's.
-        order: the weights of a user's optimizer in its own order, each a variable of its own or a
-            pair of a variable that it updates and the number of its slot; `None` for Keras's order.
+        order: its weights in its own order, each a variable of its own or a pair of a variable that
+            it updates and the number of its slot; `None` for the order of Keras 2.2.4.
     """
 
     counters: List[tf.Variable]
@@ -284,13 +284,13 @@ class OptimizerV2Adapter(OptimizerAdapter):
         kept = keras_optimizers.kept_by(self._optimizer, updated)
         if kept is None:
             return None
-        counters, by_name = kept
+        counters, by_name, order = kept
         names = tuple(by_name)
         slots = {
             variable: [by_name[name][place] for name in names]
             for place, variable in enumerate(updated)
         }
-        return OptimizerState(counters, slots, names)
+        return OptimizerState(counters, slots, names, order)
 
     def forget_slots(self, variables):
         """It would keep those that it has."""

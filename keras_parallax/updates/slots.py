@@ -63,7 +63,7 @@ class EqualSlots:
 def keras_order(optimizer, state, variables):
     """An optimizer's weights as Keras has them: counters, each variable's first slot, its second.
 
-    Those of a user's optimizer are in the order in which it lists them.
+    Those of an optimizer that is not one of Keras 2.2.4's are in the order in which it lists them.
 
     Args:
         optimizer: the Keras optimizer.
@@ -73,15 +73,15 @@ def keras_order(optimizer, state, variables):
     Returns:
         A list of variables, and of what Keras's backend takes for variables.
     """
+    adapter = adapter_of(optimizer)
+    rule, names = adapter.rule, () if adapter.inner else state.names
     if state.order is not None:
         return [
-            _weight(entry[0], entry[1], state.slots[entry[0]][entry[1]], one_number=False)
+            _weight(*entry, state.slots[entry[0]][entry[1]], False, names)
             if isinstance(entry, tuple)
             else entry
             for entry in state.order
         ]
-    adapter = adapter_of(optimizer)
-    rule, names = adapter.rule, () if adapter.inner else state.names
     keeps = rule.keeps if rule else max([0] + [len(slots) for slots in state.slots.values()])
     ordered = list(state.counters)
     for number in range(keeps):
@@ -90,8 +90,7 @@ def keras_order(optimizer, state, variables):
         for variable in variables:
             slots = state.slots[variable]
             if number < len(slots):
-                called = names[number] if number < len(names) else None
-                ordered.append(_weight(variable, number, slots[number], one_number, called))
+                ordered.append(_weight(variable, number, slots[number], one_number, names))
             else:
                 shape = [1] if one_number else variable.shape
                 name = '%s/unused_slot_%d:0' % (variable.name.split(':')[0], number)
@@ -100,7 +99,7 @@ def keras_order(optimizer, state, variables):
     return ordered
 
 
-def _weight(variable, number, slot, one_number, called=None):
+def _weight(variable, number, slot, one_number, names):
     if not isinstance(slot, list):
         return slot
     shapes = [part.shape.as_list() for part in slot]
@@ -109,7 +108,8 @@ def _weight(variable, number, slot, one_number, called=None):
     whole = [sum(shape[0] for shape in shapes)] + shapes[0][1:]
     if whole != variable.shape.as_list():
         return EqualSlots(slot)
-    name = '%s/%s:0' % (variable.name.split(':')[0], called or 'slot_%d' % number)
+    called = names[number] if number < len(names) else 'slot_%d' % number
+    name = '%s/%s:0' % (variable.name.split(':')[0], called)
     return ShardedRows(name, slot, whole, variable.table)
 
 

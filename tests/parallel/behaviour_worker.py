@@ -560,7 +560,7 @@ def initializer_after_summary(rank):
 def interleaved_slots(rank):
     """Files of an optimizer that lists the slots of one variable side by side, both ways."""
     keras, half, end = rank.keras, 4, 8
-    optimizer = type(own_optimizers.layerwise_adam(keras))
+    optimizer = type(own_optimizers.OWN['layerwise_adam'](keras))
     joined = list(cases.joined_batches(cases.CASES['adagrad'], RANKS, end))
     ours, plain = [os.path.join(rank.folder, name) for name in ('ours.h5', 'plain.h5')]
     plain += '.%d' % rank.number

@@ -37,7 +37,7 @@ def trained_on_two_variables(optimizer):
 def test_slots_are_told_by_variable_and_counters_belong_to_none(keras):
     adam = keras.optimizers.Adam()
     variables = trained_on_two_variables(adam)
-    counters, slots = keras_optimizers.kept_by(adam, variables)
+    counters, slots, _ = keras_optimizers.kept_by(adam, variables)
     assert [counter is adam.iterations for counter in counters] == [True]
     assert list(slots) == ['m', 'v']
     for name, of_variables in slots.items():
@@ -117,6 +117,27 @@ def test_a_bound_that_binds_clips_as_keras_clips(keras, name, bound):
     _, weights = ours.assert_equals_plain_keras(case, keras)
     _, others = ours.assert_equals_plain_keras(unbound, keras)
     assert any(np.abs(one - other).max() > 1e-4 for one, other in zip(weights, others))
+
+
+@pytest.mark.parametrize(
+    'name, slots',
+    [('Adam', ['m', 'm', 'v', 'v']), ('Ftrl', ['accumulator', 'linear', 'accumulator', 'linear'])],
+)
+def test_weights_are_in_the_order_in_which_the_optimizer_makes_them(keras, name, slots):
+    """Ftrl makes both slots of a variable before those of the next one."""
+    optimizer = getattr(keras.optimizers, name)(0.05)
+    variables = trained_on_two_variables(optimizer)
+    _, by_name, order = keras_optimizers.kept_by(optimizer, variables)
+    assert order[0] is optimizer.iterations
+    assert [list(by_name)[number] for _, number in order[1:]] == slots
+    # As when a table gets other shards.
+    keras_optimizers.forget_slots(optimizer, variables[:1])
+    optimizer.apply_gradients([(tf.ones([3, 2]), variable) for variable in variables])
+    assert keras_optimizers.kept_by(optimizer, variables)[2][1:] == order[1:]
+    case = cases.CASES['adam']._replace(
+        optimizer=lambda keras: getattr(keras.optimizers, name)(0.05)
+    )
+    ours.assert_equals_plain_keras(case, keras, slots=True)
 
 
 @pytest.mark.parametrize('bound', ['clipnorm', 'clipvalue', 'global_clipnorm'])
