@@ -15,7 +15,7 @@ from keras_parallax.callbacks.broadcast import BroadcastGlobalVariablesCallback
 from keras_parallax.callbacks.callback_code import may_end_an_epoch, mentions, name_of
 from keras_parallax.callbacks.fit_progress import FitProgress, take_saved_fit
 from keras_parallax.callbacks.metric_average import MetricAverageCallback
-from keras_parallax.callbacks.model_checkpoint import ModelCheckpoint
+from keras_parallax.callbacks.model_checkpoint import ModelCheckpoint, joint_act
 from keras_parallax.compat import keras_api
 from keras_parallax.compat.horovod_api import horovod_callbacks
 from keras_parallax.compat.tensorflow_api import tf
@@ -377,7 +377,7 @@ def call_of(callback):
     if _is_metric_average(callback):
         also = getattr(callback, 'average_moving_statistics', False)
         return 'MetricAverageCallback' + ('(average_moving_statistics=True)' if also else '')
-    return callback.joint_act if isinstance(callback, ModelCheckpoint) else None
+    return joint_act(callback) if isinstance(callback, ModelCheckpoint) else None
 
 
 def _is_broadcast(callback):

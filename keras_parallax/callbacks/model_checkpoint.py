@@ -4,6 +4,7 @@ import contextlib
 import os
 import warnings
 
+from keras_parallax.callbacks.save_clock import SaveClock
 from keras_parallax.checkpoint import path_patterns, resume
 from keras_parallax.checkpoint import save as save_module
 from keras_parallax.checkpoint.manifest import (
@@ -30,11 +31,12 @@ class ModelCheckpoint(tf.keras.callbacks.ModelCheckpoint):
     before stays. Folders on the way to it are made.
 
     In one file, rank 0 saves on its own: the callback may be given to every rank or to rank 0
-    alone. Sharded, or with `save_steps`, give the callback to every rank.
+    alone. Sharded, or with `save_steps` or `save_seconds`, give the callback to every rank.
 
     Args:
         filepath: path of the file, or of the folder if `sharded`. It may have fields for `epoch`
-            and the names of metrics, as in Keras; with `save_steps` for `epoch` and `batch`.
+            and the names of metrics, as in Keras; with `save_steps` or `save_seconds` for `epoch`
+            and `batch`.
         monitor: metric that `save_best_only` looks at. The metrics of rank 0 count;
             `MetricAverageCallback` before this one averages them over the ranks.
         verbose: 1 to print a line for each save.
@@ -52,6 +54,8 @@ class ModelCheckpoint(tf.keras.callbacks.ModelCheckpoint):
             instance; `'warn'` gives a warning, and training goes on.
         save_steps: number of batches between saves, counted over epochs. It saves after batches
             then, and not after epochs. `strategy.resume` and `fit` go on within the epoch.
+        save_seconds: number of seconds between saves, by the clock of rank 0; as `save_steps`
+            otherwise. Given both, it saves when either is over.
 
     Raises:
         ValueError: an argument is none of the above.
@@ -80,6 +84,7 @@ class ModelCheckpoint(tf.keras.callbacks.ModelCheckpoint):
         max_to_keep=None,
         on_save_error=_RAISE,
         save_steps=None,
+        save_seconds=None,
     ):
         super().__init__(filepath, monitor, verbose, save_best_only, save_weights_only, mode)
         # The seventh argument of Keras 2.15 is a number of batches, and it warns of this one.
@@ -91,22 +96,15 @@ class ModelCheckpoint(tf.keras.callbacks.ModelCheckpoint):
         if max_to_keep is not None and max_to_keep < 1:
             raise ValueError('max_to_keep must be 1 or more, but %r was given.' % (max_to_keep,))
         self.sharded, self.max_to_keep, self.on_save_error = sharded, max_to_keep, on_save_error
-        self.save_steps, self.progress = save_steps, None
+        self.save_steps, self.save_seconds = save_steps, save_seconds
         if self.saves_within_epochs:
             _check_within_epochs(self)
-        self._steps = 0
+        self._steps, self._clock, self.progress = 0, save_seconds and SaveClock(save_seconds), None
 
     @property
     def saves_within_epochs(self):
         """Whether it saves after batches, and not after epochs."""
-        return self.save_steps is not None
-
-    @property
-    def joint_act(self):
-        """What ranks wait for each other in, as the user knows it; `None` if rank 0 acts alone."""
-        given = [('sharded', self.sharded or None), ('save_steps', self.save_steps)]
-        given = ['%s=%r' % (name, value) for name, value in given if value is not None]
-        return 'ModelCheckpoint(%s)' % ', '.join(given) if given else None
+        return self.save_steps is not None or self.save_seconds is not None
 
     def set_model(self, model):
         """Takes the model; Keras's own callback then saves by way of this one."""
@@ -123,6 +121,8 @@ class ModelCheckpoint(tf.keras.callbacks.ModelCheckpoint):
                 'belong to which variable of the model; use another optimizer, or '
                 'save_weights_only=True.' % adapter_of(optimizer).name
             )
+        if self._clock is not None:
+            self._clock.begin()
         if step.rank == 0:
             remove_leftovers(self.filepath)
         else:
@@ -151,14 +151,25 @@ class ModelCheckpoint(tf.keras.callbacks.ModelCheckpoint):
         if not self.saves_within_epochs:
             return
         self._steps += 1
-        if self._steps % self.save_steps == 0:
+        is_due = self.save_steps is not None and self._steps % self.save_steps == 0
+        if self._clock is not None:
+            is_due = self._clock.is_due(self._gather) or is_due
+        if is_due:
             step, place = step_of(self._trained), _place(self.progress.epoch, batch)
-            with step.call('%s %s' % (self.joint_act, place)):
+            with step.call('%s %s' % (joint_act(self), place)):
                 self._save_after_batch(step, place)
+            if self._clock is not None:
+                self._clock.restart()
+
+    def _gather(self, value):
+        step = step_of(self._trained)
+        if not step.waits and not self.sharded:
+            return [value]  # Rank 0 saves alone.
+        with step.call(joint_act(self)):
+            return step.gather(value)
 
     def _save_after_batch(self, step, place):
-        gathers = step.waits or self.sharded
-        sums = step.gather(self.progress.sums) if gathers else []
+        sums = step.gather(self.progress.sums) if step.waits else []
         if not self.sharded and step.rank != 0:
             return
         epoch, batch = self.progress.epoch, self.progress.batch
@@ -216,28 +227,51 @@ class ModelCheckpoint(tf.keras.callbacks.ModelCheckpoint):
             _remove_old(self.filepath, self.max_to_keep)
 
 
+def joint_act(callback):
+    """What ranks wait for each other in, as the user knows it; `None` if rank 0 acts alone.
+
+    Args:
+        callback: the `ModelCheckpoint`.
+    """
+    given = ['sharded=True'] if callback.sharded else []
+    for name in ('save_steps', 'save_seconds'):
+        if getattr(callback, name) is not None:
+            given.append('%s=%r' % (name, getattr(callback, name)))
+    return 'ModelCheckpoint(%s)' % ', '.join(given) if given else None
+
+
 def _check_within_epochs(callback):
     """Refuses what has no meaning for a callback that saves after batches."""
-    steps = callback.save_steps
-    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
+    steps, seconds = callback.save_steps, callback.save_seconds
+    if steps is not None and not (_is_number(steps, int) and steps >= 1):
         raise ValueError(
             'save_steps must be a number of batches, 1 or more, but %r was given.' % (steps,)
         )
+    is_time = _is_number(seconds, (int, float)) and 0 < seconds < float('inf')
+    if seconds is not None and not is_time:
+        raise ValueError(
+            'save_seconds must be a number of seconds above 0, but %r was given.' % (seconds,)
+        )
+    within = 'save_steps' if seconds is None else 'save_seconds'
     for name, is_given in (
         ('save_best_only', callback.save_best_only),
         ('period', callback.period != 1),
     ):
         if is_given:
             raise ValueError(
-                '%s looks at epochs, but with save_steps a callback saves after batches; give '
-                'one kp.callbacks.ModelCheckpoint for each.' % name
+                '%s looks at epochs, but with %s a callback saves after batches; give one '
+                'kp.callbacks.ModelCheckpoint for each.' % (name, within)
             )
     others = path_patterns.fields(callback.filepath).difference(['epoch', 'batch'])
     if others:
         raise ValueError(
-            'A path may have the fields epoch and batch with save_steps, but not %s, which is '
-            'known after an epoch.' % ' and '.join(sorted(others))
+            'A path may have the fields epoch and batch with %s, but not %s, which is known after '
+            'an epoch.' % (within, ' and '.join(sorted(others)))
         )
+
+
+def _is_number(value, kinds):
+    return isinstance(value, kinds) and not isinstance(value, bool)
 
 
 def _remove_old(filepath, kept):

@@ -18,6 +18,7 @@ from any_keras import keras  # noqa: E402
 from frameworks import tf  # noqa: E402
 
 import keras_parallax as kp  # noqa: E402
+from keras_parallax.callbacks.save_clock import SaveClock  # noqa: E402
 from keras_parallax.checkpoint import save  # noqa: E402
 from keras_parallax.job import job  # noqa: E402
 
@@ -140,6 +141,16 @@ def data_of(package, kind, strategy):
     return {'generator': kp.data.shard(Batches())}
 
 
+def checkpoint_of(strategy, path, kind, sharded, seen):
+    """Saves after each fifth batch: by number, or by a clock of seconds that are batches."""
+    if kind != 'Sequence':
+        return kp.callbacks.ModelCheckpoint(path, save_steps=5, sharded=sharded)
+    checkpoint = kp.callbacks.ModelCheckpoint(path, save_seconds=4.5, sharded=sharded)
+    # The clock of rank 0 counts, whatever the others have.
+    checkpoint._clock = SaveClock(4.5, lambda: len(seen) if strategy.rank == 0 else 7.0)
+    return checkpoint
+
+
 def within(folder, name, goes_on):
     """Three epochs at once and broken off in the second, unless it goes on with another job's."""
     package, kind, form = name.split()
@@ -165,8 +176,7 @@ def within(folder, name, goes_on):
             ),
         ]
         if run == 'broken':
-            checkpoint = kp.callbacks.ModelCheckpoint(path, save_steps=5, sharded=form == 'parts')
-            callbacks += [checkpoint, Break(11)]
+            callbacks += [checkpoint_of(strategy, path, kind, form == 'parts', seen), Break(11)]
         named = dict(
             data_of(module, kind, strategy),
             epochs=3, initial_epoch=epoch, verbose=0, callbacks=callbacks,

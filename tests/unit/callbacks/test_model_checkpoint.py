@@ -12,6 +12,7 @@ from any_keras import keras
 from frameworks import tf
 
 import keras_parallax as kp
+from keras_parallax.callbacks.save_clock import SaveClock
 from keras_parallax.checkpoint import resume
 
 
@@ -287,7 +288,8 @@ def test_a_save_that_fails_raises_or_warns_as_asked(model, sharded, tmpdir):
 
 
 @pytest.mark.parametrize(
-    'argument', [{'on_save_error': 'ignore'}, {'max_to_keep': 0}, {'save_steps': 0}]
+    'argument',
+    [{'on_save_error': 'ignore'}, {'max_to_keep': 0}, {'save_steps': 0}, {'save_seconds': 0}],
 )
 def test_arguments_that_mean_nothing_are_refused(argument):
     with pytest.raises(ValueError, match='%s must be' % list(argument)[0]):
@@ -300,10 +302,18 @@ def test_only_a_number_of_batches_is_one(steps):
         kp.callbacks.ModelCheckpoint('model.h5', save_steps=steps)
 
 
+@pytest.mark.parametrize('seconds', [-1, 0.0, True, '3', float('nan'), float('inf')])
+def test_only_a_number_of_seconds_is_one(seconds):
+    with pytest.raises(ValueError, match='save_seconds must be a number of seconds above 0'):
+        kp.callbacks.ModelCheckpoint('model.h5', save_seconds=seconds)
+
+
 @pytest.mark.parametrize('argument', [{'save_best_only': True}, {'period': 2}])
-def test_what_looks_at_epochs_is_refused_with_steps(argument):
-    with pytest.raises(ValueError, match='%s looks at epochs' % list(argument)[0]):
-        kp.callbacks.ModelCheckpoint('model.h5', save_steps=3, **argument)
+@pytest.mark.parametrize('within', ['save_steps', 'save_seconds'])
+def test_what_looks_at_epochs_is_refused_with_steps_and_seconds(argument, within):
+    told = '%s looks at epochs, but with %s' % (list(argument)[0], within)
+    with pytest.raises(ValueError, match=told):
+        kp.callbacks.ModelCheckpoint('model.h5', **argument, **{within: 3})
 
 
 def test_a_metric_in_the_name_is_refused_with_steps():
@@ -324,6 +334,26 @@ def test_every_nth_batch_is_saved_counted_over_epochs(model, sharded, tmpdir, ca
         for numbers in ({'epoch': 2, 'batch': 1}, {'epoch': 3, 'batch': 2})
         for epoch, batch in [(numbers['epoch'], numbers['batch'])]
     ]
+
+
+@pytest.mark.parametrize('save_steps, expected', [
+    (None, ['1-3', '2-2', '3-1', '3-4']), (5, ['1-3', '2-1', '2-4', '3-2']),
+])  # fmt: skip
+def test_it_saves_when_the_seconds_are_over_or_the_steps(model, save_steps, expected, tmpdir):
+    """By a clock that a batch moves on by a second; an epoch has four batches."""
+    callback = kp.callbacks.ModelCheckpoint(
+        str(tmpdir.join('{epoch}-{batch}')), save_seconds=2.5, save_steps=save_steps
+    )
+    time = [0.0]
+    callback._clock = SaveClock(2.5, lambda: time[0])
+
+    def pass_a_second(batch, logs):
+        time[0] += 1.0
+
+    tick = keras.callbacks.LambdaCallback(on_batch_begin=pass_a_second)
+    ids, targets = cases.ids_and_targets(np.random.RandomState(0), 12)
+    model.fit(ids, targets, 3, 3, verbose=0, callbacks=[tick, callback])
+    assert sorted(os.listdir(str(tmpdir))) == expected
 
 
 @FORMS
