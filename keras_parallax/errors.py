@@ -61,7 +61,10 @@ class PlanError(ParallaxError, ValueError):
 
 
 class DataError(ParallaxError, ValueError):
-    """Data cannot be shared among the workers: one of them would have none, or it is of no kind.
+    """Data cannot be shared among the workers, or it is not known where in it to go on.
+
+    One worker would have none, or it is of no kind; or it is not what a checkpoint within an epoch
+    was saved with.
 
     Example:
         ```python

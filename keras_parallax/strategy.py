@@ -200,7 +200,8 @@ class ParallaxStrategy:
                 terminal.
 
         Returns:
-            The number of epochs that are over, for `model.fit(initial_epoch=...)`.
+            The number of epochs that are over, for `model.fit(initial_epoch=...)`. If the
+            checkpoint was saved within an epoch, that `fit` goes on within it.
 
         Raises:
             CheckpointError: the checkpoint is incomplete, damaged or of another model.

@@ -110,7 +110,8 @@ SAMPLED = {
     ],
     'tests/parallel/test_training.py': [('.*', r'tf\.keras.*', _OTHER_PACKAGE)],
     'tests/unit/callbacks/test_fit_progress.py': [
-        ('test_(?!a_run_that_goes_on|batches_of_other).*', r'(?!tf\.).*', _OTHER_PACKAGE)
+        ('test_(?!a_run_that_goes_on|batches_of_other).*', r'(?!tf\.).*', _OTHER_PACKAGE),
+        ('test_batches_of_other.*', r'tf\.keras-Dataset|keras-.*', _OTHER_PACKAGE),
     ],
     'tests/unit/test_single_process.py': [('.*', r'(?!tf\.keras).*', _OTHER_PACKAGE)],
     'tests/unit/updates/test_asked_gradients.py': [('.*', r'.*(?<!tf\.)keras', _OTHER_PACKAGE)],

@@ -118,33 +118,36 @@ class FitProgress(tf.keras.callbacks.Callback):
         if 'random' in self._saved.own:
             random_state.restore(self._saved.own['random'])
         step = step_of(self.model)
-        sums = sums_of_rank(self._saved.job['sums'], step.rank, step.size)
+        ranks = self._saved.job['ranks']
+        is_known = len(ranks) == ranks[0]['data']['ranks']
+        sums = sums_of_rank([one['sums'] for one in ranks], step.rank, step.size)
         logger, bar = self._of_keras('BaseLogger'), self._of_keras('ProgbarLogger')
-        if sums is not None:
+        if is_known:
             logger.seen, logger.totals = sums['seen'], dict(sums['totals'])
             for count in self._counters:
                 count(sums['seen'])
         if bar is not None:
             bar.seen = self.batch if bar.use_steps else logger.seen
             bar.log_values = []
-            if bar.verbose and sums is not None:
+            if bar.verbose and is_known:
                 means = {name: total / logger.seen for name, total in logger.totals.items()}
                 shown = [(name, means[name]) for name in self.params['metrics'] if name in means]
                 bar.progbar.update(bar.seen, shown)
 
     @property
-    def sums(self):
-        """What this rank's averages of the epoch are made of, plain data."""
+    def of_rank(self):
+        """What each rank has of its own: what it makes averages of, and its data; plain data."""
         logger = self._of_keras('BaseLogger')
-        return {'seen': logger.seen, 'totals': numbers(logger.totals)}
+        sums = {'seen': logger.seen, 'totals': numbers(logger.totals)}
+        return {'sums': sums, 'data': self._data}
 
-    def within_epoch(self, sums):
+    def within_epoch(self, ranks):
         """The `FitRecord` after a batch.
 
         Args:
-            sums: the `sums` of each rank; empty if they are not known.
+            ranks: what is `of_rank` of each; of this one alone if that of others is not known.
         """
-        job = {'batch': self.batch, 'data': self._data, 'sums': sums, 'history': self._history()}
+        job = {'batch': self.batch, 'ranks': ranks, 'history': self._history()}
         own = {'random': random_state.current(), 'begin': self._begin}
         return FitRecord(dict(job, callbacks=self._changed()), own, self._order)
 
@@ -213,7 +216,7 @@ def take_saved_fit(model, initial_epoch):
 
 
 def sums_of_rank(sums, rank, size):
-    """The sums of which a rank goes on to make averages, or `None`.
+    """The sums of which a rank goes on to make averages.
 
     If there are not as many ranks as have saved, each has an equal part of them all.
 
@@ -233,8 +236,6 @@ def sums_of_rank(sums, rank, size):
     """
     if len(sums) == size:
         return sums[rank]
-    if not sums:
-        return None
     names = sums[0]['totals']
     return {
         'seen': sum(one['seen'] for one in sums) / size,

@@ -169,7 +169,8 @@ class ModelCheckpoint(tf.keras.callbacks.ModelCheckpoint):
             return step.gather(value)
 
     def _save_after_batch(self, step, place):
-        sums = step.gather(self.progress.sums) if step.waits else []
+        of_rank = self.progress.of_rank
+        ranks = step.gather(of_rank) if step.waits else [of_rank]
         if not self.sharded and step.rank != 0:
             return
         epoch, batch = self.progress.epoch, self.progress.batch
@@ -177,7 +178,7 @@ class ModelCheckpoint(tf.keras.callbacks.ModelCheckpoint):
         if self.verbose:
             print('\n%s: saving model to %s' % (place.capitalize(), path))
         with self._errors_told(step, place):
-            fit = self.progress.within_epoch(sums)
+            fit = self.progress.within_epoch(ranks)
             self._save_job(path, epoch, fit, not self.save_weights_only)
 
     @contextlib.contextmanager

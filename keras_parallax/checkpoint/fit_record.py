@@ -11,9 +11,9 @@ class FitRecord(NamedTuple):
 
     Attributes:
         job: what counts for the whole job, plain data: that of rank 0 is kept. `batch` is the
-            number of batches of an epoch that are over, 0 after an epoch; `data` describes what is
-            trained on; `averages` are sums of metrics, of each rank; `history` and `callbacks` are
-            what Keras's and the user's callbacks have come to.
+            number of batches of an epoch that are over, 0 after an epoch; `ranks` are what each has
+            summed up in it, and what it trains on; `history` and `callbacks` are what Keras's and
+            the user's callbacks have come to.
         own: what each rank has for itself, plain data: the states of generators, `random` now and
             `begin` when the epoch began.
         order: the numbers of the samples as they were in when `begin` was; `None` if there is none.

@@ -16,6 +16,7 @@ BATCH_SIZE = 32
 
 #: Kinds of data, in words for the user.
 _SHARES, _SHARED_SEQUENCE = 'arrays of kp.data.arrays', 'a Sequence of kp.data.shard'
+_SHARED_GENERATOR = 'a generator of kp.data.shard'
 _ARRAYS, _SEQUENCE, _GENERATOR = 'arrays', 'a Sequence', 'a generator'
 _DATASET, _TENSORS = 'a tf.data.Dataset', 'tensors'
 
@@ -48,6 +49,8 @@ def described(named):
         shuffled = bool(named.get('shuffle', True) and named.get('workers', 1))
         steps = steps or len(given)
         return {'kind': _SEQUENCE, 'ranks': ranks, 'steps': steps, 'unknown_order': shuffled}
+    if worker.is_shared(given):
+        return {'kind': _SHARED_GENERATOR, 'ranks': ranks}
     if hasattr(given, '__next__'):
         return {'kind': _GENERATOR, 'ranks': ranks, 'steps': steps}
     if datasets.is_dataset(given):
@@ -104,7 +107,9 @@ def passed(saved, data):
     """
     if not saved.batch:
         return 0
-    over, again = batches_over(saved.batch, saved.job['data'], data, saved.ranks)
+    ranks, job = saved.job['ranks'], job_module.current()
+    rank = job.rank if job and len(ranks) > job.rank else 0
+    over, again = batches_over(saved.batch, ranks[rank]['data'], data, saved.ranks)
     if again:
         things = 'samples' if data['kind'] == _SHARES else 'batches'
         worker.say(
@@ -125,7 +130,9 @@ def passing_over(named, batches):
     given = named.get(name)
     if not batches:
         return
-    if datasets.is_dataset(given):
+    if isinstance(given, SequenceShard):
+        given.pass_over(batches)
+    elif datasets.is_dataset(given):
         named[name] = given.skip(batches)
     elif hasattr(given, '__next__'):
         named[name] = _with_as_many(given, batches)
@@ -164,6 +171,8 @@ def batches_over(batch, saved, now, orders=0):
     check_known(now)
     if saved['kind'] != now['kind']:
         raise _changed(saved['kind'], now['kind'])
+    if now['kind'] == _SHARED_GENERATOR:
+        return divmod(batch * saved['ranks'], now['ranks'])
     if 'count' in now:
         return _batches_of_order(batch, saved, now)
     for name, words in _WORDS.items():

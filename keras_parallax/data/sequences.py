@@ -10,6 +10,7 @@ class SequenceShard:
 
     def __init__(self, sequence, order, rank, epoch):
         self._sequence, self.order, self._rank = sequence, order, rank
+        self._passed, self._stand_in = 0, None
         self.begin_epoch(epoch)
 
     def begin_epoch(self, epoch):
@@ -17,11 +18,22 @@ class SequenceShard:
         self._epoch = epoch
         self._batches = self.order.of_rank(self._rank, epoch)
 
+    def pass_over(self, batches):
+        """Has the first batches of the epoch not be made, as nothing is computed with them.
+
+        In place of each Keras gets the first of the others.
+        """
+        self._passed = min(batches, len(self) - 1)
+
     def __len__(self):
         return self.order.length
 
     def __getitem__(self, index):
-        return self._sequence[int(self._batches[index])]
+        if index >= self._passed:
+            return self._sequence[int(self._batches[index])]
+        if self._stand_in is None:
+            self._stand_in = self._sequence[int(self._batches[self._passed])]
+        return self._stand_in
 
     def __iter__(self):
         # Keras asks for this with `workers=0`, and calls no `on_epoch_end` then.
@@ -33,6 +45,7 @@ class SequenceShard:
     def on_epoch_end(self):
         """Goes on to the next epoch, as Keras calls it."""
         self._sequence.on_epoch_end()
+        self._passed, self._stand_in = 0, None
         self.begin_epoch(self._epoch + 1)
 
 

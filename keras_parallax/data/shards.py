@@ -55,7 +55,7 @@ def shard(data, shuffle=True, seed=0, drop_remainder=True, epoch=0):
         order = worker.order_of(len(data), 'batches', shuffle, seed, drop_remainder)
         return sequences.shard_of(data, order, job.rank, epoch)
     if hasattr(data, '__next__'):
-        return _every_nth(data, job.size, job.rank, drop_remainder)
+        return worker.shared(_every_nth(data, job.size, job.rank, drop_remainder))
     if _are_files(data):
         order = worker.order_of(len(data), 'files', shuffle, seed, drop_remainder)
         return [data[number] for number in order.of_rank(job.rank, epoch)]

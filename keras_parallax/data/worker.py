@@ -1,12 +1,17 @@
 """Who this worker is, and what it says about the data."""
 
+import types
 import warnings
+import weakref
 
 from keras_parallax.data.order import Order, check, remainder_sentence
 from keras_parallax.errors import DataError, ScopeError
 from keras_parallax.job import job as job_module
 
 _SEEDS = 2**32
+
+#: The generators that `kp.data.shard` has made. Keras takes nothing else for one (TF 1.11).
+_shared = weakref.WeakSet()
 
 
 def current():
@@ -57,6 +62,17 @@ def order_of(count, things, shuffle, seed, drop_remainder):
     check(order, things)
     say(remainder_sentence(order, things))
     return order
+
+
+def shared(generator):
+    """The same generator, which is known from now on as one of a worker's items."""
+    _shared.add(generator)
+    return generator
+
+
+def is_shared(data):
+    """Whether something is a generator of a worker's items."""
+    return isinstance(data, types.GeneratorType) and data in _shared
 
 
 def say(sentence):

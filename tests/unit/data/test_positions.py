@@ -96,6 +96,12 @@ def test_arrays_that_keras_shuffles_need_the_order_of_each_worker():
         positions.batches_over(4, data, data, orders=1)
 
 
+@pytest.mark.parametrize('ranks, expected', [(2, (9, 0)), (3, (6, 0)), (1, (18, 0)), (4, (4, 2))])
+def test_a_generator_of_all_workers_goes_on_on_any_number_of_them(ranks, expected):
+    saved = {'kind': 'a generator of kp.data.shard', 'ranks': 2}
+    assert positions.batches_over(9, saved, dict(saved, ranks=ranks)) == expected
+
+
 class Batches(keras.utils.Sequence):
     def __len__(self):
         return 5
@@ -115,6 +121,7 @@ def test_data_is_told_apart_by_its_kind():
         (kp.data.shard(Batches()), 'a Sequence of kp.data.shard'),
         (Batches(), 'a Sequence'),
         (iter([x]), 'a generator'),
+        (kp.data.shard(iter([x])), 'a generator of kp.data.shard'),
         (tf.data.Dataset.from_tensor_slices(x), 'a tf.data.Dataset'),
         (None, 'tensors'),
         (tf.constant(x), 'tensors'),

@@ -51,6 +51,27 @@ def test_a_worker_has_its_batches_of_each_epoch(as_worker, keras, numbered):
     assert numbered.ended == 3
 
 
+@pytest.mark.parametrize('passed, made', [(3, [3, 4]), (5, [4])])
+def test_batches_that_are_passed_over_are_not_made(as_worker, numbered, passed, made):
+    as_worker(0, 2)
+    share = shard(numbered, seed=3)
+    asked, make = [], type(numbered).__getitem__
+
+    def counted(sequence, index):
+        asked.append(index)
+        return make(sequence, index)
+
+    type(numbered).__getitem__ = counted
+    share.pass_over(passed)
+    order = Order(10, 2, 3)
+    batches = [number_of(share[index]) for index in range(5)]
+    assert batches[passed:] == order.of_rank(0, 0).tolist()[passed:]
+    assert sorted(set(asked)) == sorted(order.of_rank(0, 0)[made])
+    # The next epoch is whole.
+    share.on_epoch_end()
+    assert [number_of(share[index]) for index in range(5)] == order.of_rank(0, 1).tolist()
+
+
 def test_an_iteration_goes_on_with_the_next_epoch(as_worker, numbered):
     as_worker(0, 5)
     batches = map(number_of, itertools.islice(shard(numbered, seed=3, epoch=2), 4))
