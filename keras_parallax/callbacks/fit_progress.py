@@ -86,8 +86,8 @@ class FitProgress(tf.keras.callbacks.Callback):
             self._go_on()
         if self._keeps_begin:
             self._begin = random_state.current()
-            shuffles = self._data.get('shuffles')
-            self._order = np.copy(keras_api.order_of_samples()) if shuffles else None
+            order = keras_api.order_of_samples() if self._data.get('shuffles') else None
+            self._order = None if order is None else np.copy(order)
         if self._passed:
             self._list.callbacks = [self]
 
@@ -123,23 +123,43 @@ class FitProgress(tf.keras.callbacks.Callback):
         sums = sums_of_rank([one['sums'] for one in ranks], step.rank, step.size)
         logger, bar = self._of_keras('BaseLogger'), self._of_keras('ProgbarLogger')
         if is_known:
+            self._set_states(sums.get('states'))
             logger.seen, logger.totals = sums['seen'], dict(sums['totals'])
+            if len(ranks) != step.size:
+                for name in logger.stateful_metrics.intersection(logger.totals):
+                    del logger.totals[name]
             for count in self._counters:
                 count(sums['seen'])
         if bar is not None:
             bar.seen = self.batch if bar.use_steps else logger.seen
             bar.log_values = []
             if bar.verbose and is_known:
-                means = {name: total / logger.seen for name, total in logger.totals.items()}
-                shown = [(name, means[name]) for name in self.params['metrics'] if name in means]
-                bar.progbar.update(bar.seen, shown)
+                bar.progbar.update(bar.seen, self._averages(logger))
+
+    def _averages(self, logger):
+        """The averages of the epoch so far, pairs of names and numbers, as a progress bar shows."""
+        return [
+            (name, logger.totals[name] / (1 if name in logger.stateful_metrics else logger.seen))
+            for name in self.params['metrics']
+            if name in logger.totals
+        ]
 
     @property
     def of_rank(self):
         """What each rank has of its own: what it makes averages of, and its data; plain data."""
-        logger = self._of_keras('BaseLogger')
-        sums = {'seen': logger.seen, 'totals': numbers(logger.totals)}
+        logger, states = self._of_keras('BaseLogger'), keras_api.metric_states(self.model)
+        values = step_of(self.model).backend.batch_get_value(states) if states else []
+        sums = {
+            'seen': logger.seen,
+            'totals': numbers(logger.totals),
+            'states': [np.asarray(value).tolist() for value in values],
+        }
         return {'sums': sums, 'data': self._data}
+
+    def _set_states(self, values):
+        states = keras_api.metric_states(self.model)
+        if values is not None and len(values) == len(states):
+            step_of(self.model).backend.batch_set_value(list(zip(states, values)))
 
     def within_epoch(self, ranks):
         """The `FitRecord` after a batch.

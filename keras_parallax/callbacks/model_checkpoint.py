@@ -161,6 +161,10 @@ class ModelCheckpoint(tf.keras.callbacks.ModelCheckpoint):
             if self._clock is not None:
                 self._clock.restart()
 
+    def on_train_batch_end(self, batch, logs=None):
+        """As Keras 2.15 calls it, which would count batches for a save of its own."""
+        self.on_batch_end(batch, logs)
+
     def _gather(self, value):
         step = step_of(self._trained)
         if not step.waits and not self.sharded:
@@ -200,19 +204,16 @@ class ModelCheckpoint(tf.keras.callbacks.ModelCheckpoint):
         if self.saves_within_epochs:
             return
         step = step_of(self._trained)
-        with step.call('ModelCheckpoint(sharded=True) after epoch %d' % (epoch + 1)):
-            self._save_if_due(step, epoch, logs)
-
-    def _save_if_due(self, step, epoch, logs):
-        if self.sharded:
-            # All ranks must come to the same decision.
-            logs = {name: float(value) for name, value in (logs or {}).items()}
-            logs = step.gather(logs)[0]
-        elif step.rank != 0:
+        if step.rank != 0 and not self.sharded:
             return
-        self._logs = logs
-        with self._errors_told(step, _place(epoch)):
-            super().on_epoch_end(epoch, logs)
+        with step.call('ModelCheckpoint(sharded=True) %s' % _place(epoch)):
+            if self.sharded:
+                # All ranks must come to the same decision.
+                logs = {name: float(value) for name, value in (logs or {}).items()}
+                logs = step.gather(logs)[0]
+            self._logs = logs
+            with self._errors_told(step, _place(epoch)):
+                super().on_epoch_end(epoch, logs)
 
     def _save(self, path, include_optimizer):
         """Saves after an epoch, as Keras's callback asks."""

@@ -256,6 +256,22 @@ def trained_weights(model):
     return getattr(model, '_collected_trainable_weights', [])
 
 
+def metric_states(model):
+    """The variables of a model's metrics that keep a state over an epoch, a list.
+
+    Those of Keras 2.2.4 are layers that have them in attributes.
+    """
+    metrics = getattr(model, 'stateful_metric_functions', None)
+    if metrics is None:
+        metrics = model.metrics  # Keras 2.15: all keep one.
+    return [
+        value
+        for metric in metrics
+        for value in list(metric.weights) or list(vars(metric).values())
+        if hasattr(value, 'assign') and hasattr(value, 'initializer')
+    ]
+
+
 def make_train_function(model):
     """Has a compiled model build its training step, if it has none yet."""
     model._make_train_function()
@@ -317,6 +333,10 @@ def arguments_by_name(method, model, arguments, named):
     return dict(**dict(given), **named)
 
 
+#: The functions of Keras's in which `fit` goes through arrays, the second one of Keras 2.15.
+_LOOPS = ('fit_loop', 'model_iteration')
+
+
 def order_of_samples():
     """The numbers of the samples in the order of the `fit` that called this, or `None`.
 
@@ -325,7 +345,7 @@ def order_of_samples():
     """
     frame = sys._getframe()
     while frame is not None:
-        if frame.f_code.co_name == 'fit_loop' and 'index_array' in frame.f_locals:
+        if frame.f_code.co_name in _LOOPS and 'index_array' in frame.f_locals:
             return frame.f_locals['index_array']
         frame = frame.f_back
     return None

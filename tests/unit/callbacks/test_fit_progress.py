@@ -7,7 +7,7 @@ import warnings
 import cases
 import numpy as np
 import pytest
-from frameworks import KERAS_PACKAGES, tf
+from frameworks import KERAS_PACKAGES, TF2, tf
 
 import keras_parallax as kp
 from keras_parallax.callbacks.fit_progress import sums_of_rank
@@ -30,11 +30,11 @@ def package(request):
     package.backend.clear_session()
 
 
-def compiled(package):
+def compiled(package, metric=lambda package: 'mae'):
     package.backend.clear_session()
     with kp.ParallaxStrategy() as strategy:
         model = cases.CASES['adam'].model(package)
-        model.compile(package.optimizers.Adam(), 'mse', metrics=['mae'])
+        model.compile(package.optimizers.Adam(), 'mse', metrics=[metric(package)])
     model.set_weights(cases.start_weights(model))
     model.strategy = strategy
     return model
@@ -90,6 +90,8 @@ def fit(model, package, path, *callbacks, data=shares, breaks_after=None, save_s
         package.callbacks.LambdaCallback(on_batch_end=count),
     ]
     named = dict(dict(data(), epochs=EPOCHS, verbose=0, callbacks=callbacks), **named)
+    if TF2 and 'generator' in named:
+        named['x'] = named.pop('generator')
     history = (model.fit_generator if 'generator' in named else model.fit)(**named)
     end = model.get_weights() + model.optimizer.get_weights() + [np.random.random_sample()]
     return history, end, batches
@@ -206,6 +208,41 @@ def test_a_run_that_has_gone_on_twice_keeps_what_callbacks_have_come_to(package,
             )  # fmt: skip
         best.append(stopping.best)
     assert np.isfinite(best[0]) and best == best[:1] * 3
+
+
+def largest_error(package):
+    """A metric that keeps a state: the largest error of a sample in the epoch."""
+    backend = package.backend
+
+    class Largest(package.layers.Layer):
+        stateful = True
+
+        def __init__(self):
+            super().__init__(name='largest')
+            self.stateful, self.value = True, backend.variable(0.0)
+
+        def reset_states(self):
+            backend.set_value(self.value, 0.0)
+
+        def __call__(self, wanted, found):
+            new = backend.maximum(self.value, backend.max(backend.abs(wanted - found)))
+            self.add_update(backend.update(self.value, new), inputs=[wanted, found])
+            return new + 0.0
+
+    return Largest()
+
+
+@pytest.mark.skipif(TF2, reason='all metrics of Keras 2.15 keep a state, as mae in other tests')
+def test_metrics_that_keep_a_state_go_on(package, tmpdir):
+    expected = fit(compiled(package, largest_error), package, tmpdir.join('unbroken'))
+    path = str(tmpdir.join('model.h5'))
+    with pytest.raises(Broken):
+        fit(compiled(package, largest_error), package, path, breaks_after=22)
+    model = compiled(package, largest_error)
+    epoch = model.strategy.resume(model, path)
+    found = fit(model, package, path, initial_epoch=epoch)
+    assert found[0].history == expected[0].history
+    assert len(set(found[0].history['largest'])) == EPOCHS
 
 
 def test_validation_follows_an_epoch_whose_batches_were_over(package, tmpdir):
