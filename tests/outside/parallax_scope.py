@@ -1,5 +1,6 @@
 """A plugin of pytest: each test runs inside the scope of a `ParallaxStrategy`, on a fresh graph."""
 
+import frameworks  # noqa: F401  (graphs are built in less time)
 import numpy as np
 import pytest
 

@@ -13,7 +13,8 @@ import pytest
 
 folder, results, *tests = sys.argv[1:]
 rank = os.environ.get('HOROVOD_RANK', '0')
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+here = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [here, os.path.dirname(here)]
 # Tests leave files in the folder they run in, and look for them there.
 os.chdir(tempfile.mkdtemp(dir=results))
 sys.exit(
