@@ -731,7 +731,8 @@ def _own_cases():
 
 OWN_CASES = _own_cases()
 STRATEGIES = _strategies()
-MATRIX_OPTIMIZERS = ('sgd', 'momentum', 'adagrad', 'adam')
+#: They keep no, one and two slots of a row.
+MATRIX_OPTIMIZERS = ('sgd', 'adagrad', 'adam')
 #: Every architecture, number of partitions and optimizer, for jobs of several ranks.
 MATRIX_CASES = {
     '%s_%s' % (name, optimizer): CASES[optimizer]._replace(strategy=strategy)

@@ -68,7 +68,7 @@ SAMPLED = {
         (
             'test_every_archi.*|.*_a_users_.*',
             '2-%s-.*' % re.escape(KERAS_PACKAGES[0]),
-            'of the engine, every fourth case',
+            'of the engine, every third case',
         ),
     ],
     'tests/parallel/test_example.py': [
