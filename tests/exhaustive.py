@@ -111,6 +111,11 @@ SAMPLED = {
     'tests/parallel/test_training.py': [('.*', r'tf\.keras.*', _OTHER_PACKAGE)],
     'tests/unit/callbacks/test_fit_progress.py': [
         ('test_(?!a_run_that_goes_on|batches_of_other).*', r'(?!tf\.).*', _OTHER_PACKAGE),
+        (
+            'test_a_run_that_goes_on.*',
+            r'keras-20-5-\w+|tf\.keras-26-13-shares',
+            'each kind of arrays, each end of an epoch and each package is tried',
+        ),
         ('test_batches_of_other.*', r'tf\.keras-Dataset|keras-.*', _OTHER_PACKAGE),
     ],
     'tests/unit/test_single_process.py': [('.*', r'(?!tf\.keras).*', _OTHER_PACKAGE)],

@@ -101,10 +101,12 @@ class FitProgress(tf.keras.callbacks.Callback):
             random_state.restore_order(saved.order)
         history = saved.job.get('history')
         if history:
-            own = self._of_keras('History')
-            own.epoch, own.history = list(history['epoch']), dict(history['logs'])
+            callback = self._of_keras('History')
+            callback.epoch, callback.history = list(history['epoch']), dict(history['logs'])
         for callback, values in _pairs(self._callbacks, saved.job.get('callbacks', [])):
-            vars(callback).update(values)
+            own, plain = vars(callback), _plain(callback)
+            # A number does not take the place of something that is open.
+            own.update({name: values[name] for name in values if name in plain or name not in own})
 
     def on_batch_end(self, batch, logs=None):
         """Counts batches; with the last one that is over, the others may hear of the next."""

@@ -49,6 +49,11 @@ def own(**arguments):
     return dict(x=X, y=Y, batch_size=BATCH, **arguments)
 
 
+def batchwise():
+    """Arrays of which Keras shuffles the batches."""
+    return own(shuffle='batch')
+
+
 def whole_batches():
     """The batches of an epoch, a list."""
     return [
@@ -112,7 +117,7 @@ def check_equal(found, expected):
     assert found[0].history == expected[0].history
 
 
-@pytest.mark.parametrize('data', [shares, own])
+@pytest.mark.parametrize('data', [shares, own, batchwise])
 # The last batch of an epoch has been, or it is between two saves.
 @pytest.mark.parametrize('breaks_after, batch', [(20, 5), (26, 13)])
 def test_a_run_that_goes_on_within_an_epoch_ends_as_an_unbroken_one(
@@ -323,6 +328,29 @@ def test_what_a_script_sets_anew_counts_more_than_the_checkpoint(package, tmpdir
     stopping = package.callbacks.EarlyStopping('loss', patience=2)
     fit(model, package, path, stopping, initial_epoch=epoch)
     assert stopping.patience == 2
+
+
+def test_a_number_does_not_replace_what_a_callback_has_open(package, tmpdir):
+    class Logging(package.callbacks.Callback):
+        count = 0
+
+        def on_train_begin(self, logs=None):
+            self.file = open(str(tmpdir.join('log')), 'a')
+
+        def on_batch_end(self, batch, logs=None):
+            self.count += 1
+            if self.count == 4:
+                self.file.close()
+                self.file = None
+
+    path = str(tmpdir.join('model.h5'))
+    with pytest.raises(Broken):
+        fit(compiled(package), package, path, Logging(), breaks_after=7)
+    model, again = compiled(package), Logging()
+    model.strategy.resume(model, path)
+    fit(model, package, path, again)
+    assert again.count == BATCHES * EPOCHS and not again.file.closed
+    again.file.close()
 
 
 def test_other_data_is_refused_where_the_checkpoint_is_within_an_epoch(package, tmpdir):
