@@ -193,7 +193,8 @@ class BeforeCallbacks(tf.keras.callbacks.Callback):
         self._verbose = []
         self.step = self.callbacks_of = None
         self.ends_epochs, self.bars, self.has_ended = False, [], False
-        self._trained, self._warned, self._warned_of_shares = 0, False, False
+        self._trained = self._validated = 0
+        self._warned = self._warned_of_shares = False
 
     def acting(self, callbacks):
         """Those of some callbacks, Keras's among them, that act on this rank. Collective.
@@ -283,6 +284,14 @@ class BeforeCallbacks(tf.keras.callbacks.Callback):
         """Counts the batch's samples, as Keras does for its own averages."""
         self._trained += (logs or {}).get('size', 0)
 
+    def on_test_begin(self, logs=None):
+        """Begins to count samples that validate; Keras 2.2.4 shows them to callbacks instead."""
+        self._validated = 0
+
+    def on_test_batch_end(self, batch, logs=None):
+        """Counts the batch's samples."""
+        self._validated += (logs or {}).get('size', 0)
+
     def on_epoch_end(self, epoch, logs=None):
         """Averages the epoch's metrics over the ranks."""
         if self.step is None:
@@ -290,7 +299,9 @@ class BeforeCallbacks(tf.keras.callbacks.Callback):
         report = {
             'logs': epoch_reports.numbers(logs),
             'trained': int(self._trained),
-            'validated': epoch_reports.samples_in(getattr(self, 'validation_data', None)),
+            'validated': epoch_reports.samples_in(getattr(self, 'validation_data', None))
+            or self._validated
+            or None,
         }
         with self.step.call('fit, at the end of an epoch'):
             reports = self.step.gather(report)

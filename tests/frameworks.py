@@ -24,12 +24,15 @@ if not TF2:
     deprecation._PRINT_DEPRECATION_WARNINGS = False
     #: Names of the Keras packages to test with.
     KERAS_PACKAGES = ('keras', 'tf.keras')
+    #: The name of an optimizer's rate, by which messages call it.
+    RATE = 'lr'
     #: Whether the penalty of an `activity_regularizer` is a sum over the batch, not a mean.
     SUMS_ACTIVITY_PENALTIES = True
 else:
     tf = tensorflow.compat.v1
     tf.disable_v2_behavior()
     KERAS_PACKAGES = ('tf.keras',)
+    RATE = 'learning_rate'
     SUMS_ACTIVITY_PENALTIES = False
 
 
@@ -38,8 +41,8 @@ def keras_module(name):
     """The module called `'keras'` or `'tf.keras'`: Keras 2, not 3.
 
     Beside TensorFlow 2 it has the names of TensorFlow 1's: its `optimizers` are those for graphs,
-    which Keras has in `optimizers.legacy`, and its `backend` has the session, which `tf.compat.v1`
-    has.
+    which Keras has in `optimizers.legacy`; its `backend` has the session, and its `callbacks` a
+    `TensorBoard` for graphs, both of which `tf.compat.v1` has.
     """
     if name == 'keras':
         return importlib.import_module('keras')
@@ -52,6 +55,7 @@ def keras_module(name):
     return _with(
         keras,
         optimizers=_with(keras.optimizers, **vars(keras.optimizers.legacy)),
+        callbacks=_with(keras.callbacks, TensorBoard=tf.keras.callbacks.TensorBoard),
         backend=_with(
             keras.backend,
             get_session=tf.keras.backend.get_session,

@@ -4,7 +4,7 @@ import os
 
 import cases
 import numpy as np
-from frameworks import TF2, tf
+from frameworks import tf
 
 RANKS, BATCH, BATCHES, EPOCHS = 2, 12, 8, 14
 #: The batches that validate.
@@ -46,10 +46,12 @@ def stateful_model(keras):
 
 
 def counter(keras):
-    """A metric that counts samples whose targets are positive; it reads its state, and adds to it.
+    """A metric that counts samples of positive targets; it reads its state, and adds to it."""
+    return _counting_layer(keras) if not hasattr(keras.metrics, 'Metric') else _counting(keras)
 
-    Keras orders neither after the other.
-    """
+
+def _counting_layer(keras):
+    """A metric as Keras 2.2.4 has them, which orders neither after the other."""
     backend = keras.backend
 
     class Count(keras.layers.Layer):
@@ -60,16 +62,29 @@ def counter(keras):
         def reset_states(self):
             backend.set_value(self.count, 0)
 
-        def of_batch(self, *inputs):
-            """How Keras 2.2.4 is told that an update is of a batch; later ones take it for one."""
-            return {} if TF2 else {'inputs': list(inputs)}
-
         def __call__(self, targets, predictions):
             positive = backend.sum(backend.cast(targets > 0, 'int32'))
             before = self.count * 1
             update = backend.update_add(self.count, positive)
-            self.add_update(update, **self.of_batch(targets, predictions))
+            self.add_update(update, inputs=[targets, predictions])
             return before + positive
+
+    return Count()
+
+
+def _counting(keras):
+    """A metric as later versions of Keras have them."""
+
+    class Count(keras.metrics.Metric):
+        def __init__(self):
+            super().__init__(name='count')
+            self.count = self.add_weight(name='positive', initializer='zeros', dtype='int32')
+
+        def update_state(self, targets, predictions, sample_weight=None):
+            return self.count.assign_add(tf.reduce_sum(tf.cast(targets > 0, 'int32')))
+
+        def result(self):
+            return self.count * 1
 
     return Count()
 

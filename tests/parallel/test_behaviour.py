@@ -175,11 +175,16 @@ def test_fit_with_callbacks_starts_all_ranks_from_rank_0_and_keeps_them_equal(sh
 
     model = plain(start=ranks[0]['own'])
     plateau = keras.callbacks.ReduceLROnPlateau('loss', factor=0.5, patience=1, min_delta=0.03)
-    history = fit(model, 0, 8, epochs=6, callbacks=[plateau]).history
+    # Of unequal amounts, as in the worker.
+    held_out = [
+        [part[: 6 * (1 + number)] for part in own_data(number, 20, 23)] for number in range(RANKS)
+    ]
+    held_out = tuple(map(np.concatenate, zip(*held_out)))
+    history = fit(model, 0, 8, epochs=6, callbacks=[plateau], validation_data=held_out).history
     assert_both_end_with(ranks, model.get_weights())
     assert len(set(history['lr'])) > 1
     for rank in ranks:
-        for name in ('loss', 'mean_absolute_error', 'lr'):
+        for name in ('loss', 'mean_absolute_error', 'lr', 'val_loss', 'val_mean_absolute_error'):
             assert_all_close([rank['history ' + name]], [np.array(history[name])])
         assert_all_equal([rank['history val_loss']], [ranks[0]['history val_loss']])
 
