@@ -10,6 +10,8 @@ import time
 import click
 import psutil
 
+from keras_parallax.commands import resources
+
 #: Environment variable that tells the ranks how often their job has been restarted: `0`, `1`, ...
 RESTARTS_VARIABLE = 'KERAS_PARALLAX_RESTARTS'
 
@@ -161,7 +163,12 @@ def _say(sentence):
     click.echo('keras-parallax run: ' + sentence, err=True)
 
 
-@click.command()
+@click.command(context_settings={'allow_interspersed_args': False})
+@click.option(
+    '--resources', 'file', type=click.File(), metavar='FILE',
+    help='A file that names the hosts: lines like `worker1: 0, 1`, with the numbers of its cards, '
+    'or like `worker1 slots=2`. LAUNCHER is then the script and its arguments.',
+)  # fmt: skip
 @click.option(
     '--max-restarts', type=click.IntRange(min=0), default=3, show_default=True,
     help='How often a failed job is started anew.',
@@ -176,7 +183,7 @@ def _say(sentence):
 )  # fmt: skip
 @click.argument('launcher', nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_context
-def command(context, max_restarts, backoff, start_limit, launcher):
+def command(context, file, max_restarts, backoff, start_limit, launcher):
     """Run a job, and start it anew when it fails.
 
     LAUNCHER is the whole command after `--`, for instance
@@ -185,9 +192,18 @@ def command(context, max_restarts, backoff, start_limit, launcher):
     tells it how often the job has been restarted. A job that ends well, or by Ctrl-C or SIGTERM, is
     not restarted. The exit code is that of the last attempt.
     """
+    words, environ = list(launcher), dict(os.environ)
+    if file is not None:
+        try:
+            hosts = resources.hosts_of(file.read())
+            words = resources.launcher(hosts, words)
+        except ValueError as error:
+            sentence = '%s: %s.' % (file.name, error)
+            raise click.BadParameter(sentence, param_hint='--resources') from None
+        environ.update(resources.environ(hosts))
     try:
-        runner = Runner(list(launcher), os.environ, max_restarts, backoff, start_limit, _say)
+        runner = Runner(words, environ, max_restarts, backoff, start_limit, _say)
         context.exit(runner.run())
     except FileNotFoundError as error:
-        _say('%s could not be started: %s.' % (launcher[0], error))
+        _say('%s could not be started: %s.' % (words[0], error))
         context.exit(127)

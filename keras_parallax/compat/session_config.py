@@ -13,11 +13,11 @@ from keras_parallax.compat.tensorflow_api import tf
 _OF_OTHER_CLUSTERS = ('device_filters', 'cluster_def', 'isolate_session_state')
 
 
-def of_worker(local_rank, given=()):
+def of_worker(card, given=()):
     """The session configuration of a worker: its own card, and no other, on a GPU machine.
 
     Args:
-        local_rank: the worker's number on its host.
+        card: the number of the worker's card on its host.
         given: a list of a user's `tf.ConfigProto`s, of which later ones count more.
 
     Returns:
@@ -30,7 +30,7 @@ def of_worker(local_rank, given=()):
     for users in given:
         config.MergeFrom(users)
     if not config.gpu_options.visible_device_list:
-        config.gpu_options.visible_device_list = str(local_rank)
+        config.gpu_options.visible_device_list = str(card)
     for name in _OF_OTHER_CLUSTERS:
         config.ClearField(name)
     return config

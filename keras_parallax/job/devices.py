@@ -1,6 +1,35 @@
 """The devices of a job's tasks."""
 
+from keras_parallax.errors import PlanError
+
 WORKER_JOB = 'worker'
+#: Environment variable with the card of each rank, in order of ranks: `2,3,0,1`. The option
+#: `--resources` of `keras-parallax run` sets it.
+GPUS_VARIABLE = 'KERAS_PARALLAX_GPUS'
+
+
+def card_of(rank, size, local_rank, environ):
+    """The number of a rank's card on its host: that of its local rank, if nothing else is said.
+
+    Args:
+        rank: the rank.
+        size: the number of workers.
+        local_rank: the rank's number on its host.
+        environ: a mapping that may have `GPUS_VARIABLE`.
+
+    Raises:
+        PlanError: the variable does not name a card for each worker.
+    """
+    text = environ.get(GPUS_VARIABLE, '')
+    if not text:
+        return local_rank
+    cards = text.split(',')
+    if len(cards) != size or not all(card.strip().isdigit() for card in cards):
+        raise PlanError(
+            'On rank %d, %s is %r: expected the numbers of %d cards with commas between, one for '
+            'each worker.' % (rank, GPUS_VARIABLE, text, size)
+        )
+    return int(cards[rank])
 
 
 def worker_device(rank):

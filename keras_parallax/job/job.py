@@ -11,6 +11,7 @@ from keras_parallax.compat.jemalloc import free_pages
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.errors import ScopeError, WorkerFailedError
 from keras_parallax.failures.diagnosis import different_calls
+from keras_parallax.job import devices
 from keras_parallax.job.activity import Activity
 from keras_parallax.job.collectives import Gatherer, run_beside
 from keras_parallax.job.hosts import aggregation_helps, hosts_of
@@ -56,7 +57,8 @@ class Job:
         self.watch.meet(os.environ)
         hvd.init()
         self.rank, self.size, self.local_rank = hvd.rank(), hvd.size(), hvd.local_rank()
-        self.config = session_config.of_worker(self.local_rank, given)
+        card = devices.card_of(self.rank, self.size, self.local_rank, os.environ)
+        self.config = session_config.of_worker(card, given)
         self.token, self.cluster = None, costs.Cluster()
         self.host_names, self.hosts = (socket.gethostname(),), [[self.rank]]
         self._gatherer = Gatherer('main') if self.size > 1 else None
