@@ -4,6 +4,10 @@ from frameworks import TF2
 
 #: Files and folders below the project's.
 ON_TENSORFLOW_2 = (
+    'tests/parallel/test_resources.py',
+    'tests/unit/commands/test_resources.py',
+    'tests/unit/job/test_devices.py',
+    'tests/unit/test_from_parallax.py',
     'tests/parallel/test_behaviour.py',
     'tests/parallel/test_equality.py',
     'tests/parallel/test_names.py',
