@@ -7,7 +7,7 @@ _versions.require_python()
 
 # TensorFlow is looked at first: where it is missing, much else may be.
 from keras_parallax.compat import stack as _stack  # noqa: F401  # isort: skip
-from keras_parallax import callbacks, data
+from keras_parallax import callbacks, data, metrics
 from keras_parallax.checkpoint.keras_file_write import save_model
 from keras_parallax.checkpoint.resume import latest_checkpoint
 from keras_parallax.checkpoint.saved_model import export_saved_model
@@ -59,5 +59,6 @@ __all__ = [
     'export_saved_model',
     'latest_checkpoint',
     'load_model',
+    'metrics',
     'save_model',
 ]

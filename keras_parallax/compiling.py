@@ -9,13 +9,18 @@ from keras_parallax.compat import graph_queries, keras_api
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.errors import PlanError, ScopeError
 from keras_parallax.job import job
+from keras_parallax.metrics.layers import has_ours, layers_for
 from keras_parallax.optimizer import is_horovods, is_wrapped, of_model
 from keras_parallax.session.graph_scope import compiled_outside, scope_is_open, scope_of
 from keras_parallax.tables.sharded_variable import ShardedVariable
 
+#: The arguments of `Model.compile` that have metrics.
+_METRICS = ('metrics', 'weighted_metrics')
+
 
 def compile_of(original):
     """A `Model.compile` that wraps the optimizer of a model of a strategy."""
+    original = _with_metrics(original)
 
     def compile(model, optimizer, *arguments, **named):
         graph_scope = scope_of(tf.get_default_graph())
@@ -26,6 +31,30 @@ def compile_of(original):
             _compile(original, model, optimizer, arguments, named, graph_scope)
         else:
             _compile_later(original, model, optimizer, arguments, named, graph_scope)
+
+    return compile
+
+
+def _with_metrics(original):
+    """A `Model.compile` that takes metrics of ours."""
+
+    @functools.wraps(original)
+    def compile(model, *arguments, **named):
+        by_name = keras_api.arguments_by_name(original, model, arguments, named)
+        given = {name: by_name[name] for name in _METRICS if has_ours(by_name.get(name))}
+        package = keras_api.package_of(model)
+        if 'weighted_metrics' in given and package.name == 'keras':
+            raise PlanError(
+                'Keras 2.2.4 multiplies the value of a metric in weighted_metrics by the weights '
+                'of a batch; give metrics of kp.metrics in metrics, or use tf.keras.'
+            )
+        if not given:
+            return original(model, *arguments, **named)
+        layers = {name: layers_for(package, metrics) for name, metrics in given.items()}
+        original(model, **{**by_name, **layers})
+        # Keras writes them to files, and compiles with them again what is built later.
+        for name, metrics in given.items():
+            setattr(model, name, metrics)
 
     return compile
 

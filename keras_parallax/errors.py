@@ -61,10 +61,10 @@ class PlanError(ParallaxError, ValueError):
 
 
 class DataError(ParallaxError, ValueError):
-    """Data cannot be shared among the workers, or it is not known where in it to go on.
+    """Data cannot be shared or judged, or it is not known where in it to go on.
 
     One worker would have none, or it is of no kind; or it is not what a checkpoint within an epoch
-    was saved with.
+    was saved with; or `kp.metrics` has met a label that is not 0 or 1, or a prediction that is NaN.
 
     Example:
         ```python

@@ -11,17 +11,16 @@ import warnings
 import numpy as np
 
 from keras_parallax.callbacks import epoch_reports, fit_output, replicas
-from keras_parallax.callbacks.broadcast import BroadcastGlobalVariablesCallback
 from keras_parallax.callbacks.callback_code import may_end_an_epoch, mentions, name_of
 from keras_parallax.callbacks.fit_progress import FitProgress, take_saved_fit
-from keras_parallax.callbacks.metric_average import MetricAverageCallback
-from keras_parallax.callbacks.model_checkpoint import ModelCheckpoint, joint_act
+from keras_parallax.callbacks.joint_calls import call_of, is_broadcast, is_metric_average
+from keras_parallax.callbacks.model_checkpoint import ModelCheckpoint
 from keras_parallax.compat import keras_api
-from keras_parallax.compat.horovod_api import horovod_callbacks
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.data import positions
 from keras_parallax.data.epochs import telling_epochs
 from keras_parallax.errors import MetricMismatchError
+from keras_parallax.metrics import reduction
 from keras_parallax.optimizer import is_wrapped
 from keras_parallax.session.graph_scope import scope_of
 from keras_parallax.step.train_step import step_of
@@ -45,6 +44,7 @@ def _with_callbacks(original):
                 return original(model, **named)
         finally:
             before.restore_verbose()
+            reduction.abandon_epoch(model)
 
     return method
 
@@ -110,6 +110,19 @@ def _quiet(original):
     return method
 
 
+def _of_all_samples(original):
+    """A method that evaluates, and returns what metrics of ours are over all ranks' samples."""
+
+    @functools.wraps(original)
+    def method(model, *arguments, **named):
+        results = original(model, *arguments, **named)
+        if not _is_of_several(model):
+            return results
+        return reduction.evaluated(_scope_of_model(model).job, model, results)
+
+    return method
+
+
 def _hush(model, named):
     if _scope_of_model(model).job.rank != 0:
         named.setdefault('verbose', 0)
@@ -149,7 +162,8 @@ def _fit_of(original):
 METHODS = {
     'Model.fit': _fit_of,
     'Model.fit_generator': _fit_of,
-    'Model.evaluate': _quiet,
+    'Model.evaluate': lambda original: _of_all_samples(_quiet(original)),
+    'Model.evaluate_generator': _of_all_samples,
     'CallbackList.__init__': _averaging_first,
 }
 
@@ -257,7 +271,7 @@ class BeforeCallbacks(tf.keras.callbacks.Callback):
         return rate, [name_of(callback) for callback in users]
 
     def _broadcast(self, rates):
-        explicit = [callback for callback in self._callbacks if _is_broadcast(callback)]
+        explicit = [callback for callback in self._callbacks if is_broadcast(callback)]
         root_rank = explicit[-1].root_rank if explicit else 0
         if not explicit and any(own != rates[0] for own in rates) and self.step.rank == 0:
             warnings.warn(
@@ -275,6 +289,7 @@ class BeforeCallbacks(tf.keras.callbacks.Callback):
     def on_epoch_begin(self, epoch, logs=None):
         """Begins to count samples."""
         self._trained = 0
+        reduction.begin_epoch(self.model)
 
     def pass_over(self, samples):
         """Counts samples that were trained before a resume."""
@@ -293,7 +308,8 @@ class BeforeCallbacks(tf.keras.callbacks.Callback):
         self._validated += (logs or {}).get('size', 0)
 
     def on_epoch_end(self, epoch, logs=None):
-        """Averages the epoch's metrics over the ranks."""
+        """Averages the epoch's metrics over the ranks; those of ours are of all their samples."""
+        sums = reduction.end_epoch(self.model, logs)
         if self.step is None:
             return
         report = {
@@ -302,9 +318,12 @@ class BeforeCallbacks(tf.keras.callbacks.Callback):
             'validated': epoch_reports.samples_in(getattr(self, 'validation_data', None))
             or self._validated
             or None,
+            'sums': reduction.report(self.model, sums),
         }
         with self.step.call('fit, at the end of an epoch'):
             reports = self.step.gather(report)
+            job, of_ranks = self.step.spec.job, [report['sums'] for report in reports]
+            values = reduction.values_of_all(job, self.model, sums, of_ranks)
         different = epoch_reports.metrics_missing([report['logs'] for report in reports])
         if different:
             self._tell(different)
@@ -312,7 +331,7 @@ class BeforeCallbacks(tf.keras.callbacks.Callback):
         if uneven and self.step.lockstep and self.step.rank == 0 and not self._warned_of_shares:
             warnings.warn(uneven, stacklevel=2)
             self._warned_of_shares = True
-        for name, value in epoch_reports.averages(reports).items():
+        for name, value in {**epoch_reports.averages(reports), **values}.items():
             logs[name] = np.float64(value)
         for bar in self.bars:
             # It has averaged this rank's batches itself; now it is to print what it is given.
@@ -320,7 +339,7 @@ class BeforeCallbacks(tf.keras.callbacks.Callback):
                 bar.progbar.stateful_metrics = set(logs)
 
     def _tell(self, different):
-        if any(map(_is_metric_average, self._callbacks)):
+        if any(map(is_metric_average, self._callbacks)):
             raise MetricMismatchError(
                 '%s, so MetricAverageCallback cannot average them. Compute the same metrics on '
                 'every rank, for instance by validating on each, or leave the callback out: fit '
@@ -376,26 +395,3 @@ class AfterCallbacks(tf.keras.callbacks.Callback):
 
 def _is_power_of_two(number):
     return number & (number - 1) == 0
-
-
-def call_of(callback):
-    """What ranks wait for each other in, of a callback; `None` if it acts on each rank alone.
-
-    It is a string, the same on every rank that has such a callback, be it Horovod's or ours.
-    """
-    if _is_broadcast(callback):
-        return 'BroadcastGlobalVariablesCallback(%r)' % callback.root_rank
-    if _is_metric_average(callback):
-        also = getattr(callback, 'average_moving_statistics', False)
-        return 'MetricAverageCallback' + ('(average_moving_statistics=True)' if also else '')
-    return joint_act(callback) if isinstance(callback, ModelCheckpoint) else None
-
-
-def _is_broadcast(callback):
-    theirs = horovod_callbacks.BroadcastGlobalVariablesCallbackImpl
-    return isinstance(callback, (BroadcastGlobalVariablesCallback, theirs))
-
-
-def _is_metric_average(callback):
-    theirs = horovod_callbacks.MetricAverageCallbackImpl
-    return isinstance(callback, (MetricAverageCallback, theirs))

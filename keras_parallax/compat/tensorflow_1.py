@@ -58,12 +58,15 @@ def keras_module(name):
 def keras_classes(name):
     """Dict from names, as `PATCHES` has them, to classes of the package called `name`."""
     module, inside = keras_module(name), KERAS_PACKAGES[name]
+    layer = importlib.import_module(inside + '.engine.base_layer').Layer
     return {
-        'Layer': importlib.import_module(inside + '.engine.base_layer').Layer,
+        'Layer': layer,
         'Network': importlib.import_module(inside + '.engine.network').Network,
         'Model': module.models.Model,
         'Optimizer': module.optimizers.Optimizer,
         'CallbackList': importlib.import_module(inside + '.callbacks').CallbackList,
+        # `keras` 2.2.4 has no class of metrics of its own, and looks for layers.
+        'Metric': getattr(importlib.import_module(inside + '.metrics'), 'Metric', layer),
     }
 
 

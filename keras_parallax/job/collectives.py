@@ -78,6 +78,8 @@ class Gatherer:
             # Collectives are matched by name: explicit ones cannot drift apart between ranks.
             self._sum = horovod_api.allreduce(self._places, name='parallax.%s.sum' % name)
             self._all = horovod_ops.allgather(self._line, name='parallax.%s.all' % name)
+            self._vector = tf.placeholder(tf.float64, [None])
+            self._total = horovod_api.allreduce(self._vector, name='parallax.%s.total' % name)
         self._session = tf.Session(graph=graph, config=session_config.of_collectives())
 
     def __call__(self, value):
@@ -92,6 +94,10 @@ class Gatherer:
         if not all(line.endswith(b'\n') for line in lines):
             lines = self._session.run(self._all, {self._line: line}).tobytes().splitlines()
         return [json.loads(line.decode('utf-8')) for line in lines]
+
+    def sum(self, vector):
+        """The sum of each rank's vector of float64, which all are of one length."""
+        return self._session.run(self._total, {self._vector: vector})
 
 
 def unfolded_zero(loss):

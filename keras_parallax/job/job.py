@@ -100,6 +100,15 @@ class Job:
             raise problem
         return [value for _, value in of_ranks]
 
+    def sum(self, vector):
+        """The sum of each rank's vector of float64, of one length. A collective call.
+
+        It comes after a `gather` of the same call, which tells whether all ranks make it.
+        """
+        return (
+            vector if self.size == 1 else self.collective(lambda call: self._gatherer.sum(vector))
+        )
+
     def call(self, name):
         """While open, collectives belong to a call of all ranks, named as the user knows it."""
         return self.activity.call(name)

@@ -3,10 +3,17 @@
 import re
 
 from keras_parallax.compat.tensorflow_api import tf
-from keras_parallax.errors import IdOutOfRangeError, ParallaxError, ScopeError
+from keras_parallax.errors import DataError, IdOutOfRangeError, ParallaxError, ScopeError
 from keras_parallax.tables.pull import ID_MARK, REFUSAL_MARK
 
 _ASSERTED = re.compile(re.escape(ID_MARK) + r'\] \[(?P<name>[^\]]*)\] \[(?P<ids>[^\]]*)\]')
+
+
+#: What an operation says first that a batch fails, and then why, in a sentence.
+BATCH_MARK = 'keras-parallax cannot use a batch'
+
+
+_UNUSABLE = re.compile(re.escape(BATCH_MARK) + r'\] \[([^\]]*)\]')
 
 
 _REFUSED = re.compile(re.escape(REFUSAL_MARK) + r'\] \[([^\]]*)\] \[([^\]]*)\]')
@@ -61,6 +68,7 @@ def translated(scope, function, *args, **kwargs):
             raise job.problem from error
         problem = (
             _id_problem(scope, error)
+            or _batch_problem(scope, error)
             or _written_problem(scope, error)
             or _iterator_problem(scope, error)
         )
@@ -78,6 +86,13 @@ def translated(scope, function, *args, **kwargs):
         if job.problem is not None:
             raise job.problem from error
         raise
+
+
+def _batch_problem(scope, error):
+    unusable = _UNUSABLE.search(error.message or '')
+    if unusable is None:
+        return None
+    return DataError('Rank %d: %s. Check the batch.' % (scope.job.rank, unusable.group(1)))
 
 
 def _written_problem(scope, error):

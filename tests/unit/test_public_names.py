@@ -22,13 +22,15 @@ from keras_parallax.compat import stack
 def public_names():
     """Every class and function of ours that a user can name, by that name."""
     found = {name: getattr(kp, name) for name in kp.__all__}
-    del found['callbacks'], found['data']
+    del found['callbacks'], found['data'], found['metrics']
     # Horovod's own, only handed on.
     del found['Compression']
     for name in kp.callbacks.__all__:
         found['callbacks.' + name] = getattr(kp.callbacks, name)
     for name in kp.data.__all__:
         found['data.' + name] = getattr(kp.data, name)
+    for name in kp.metrics.__all__:
+        found['metrics.' + name] = getattr(kp.metrics, name)
     return found
 
 
@@ -143,7 +145,7 @@ def test_nothing_public_is_left_out():
         for name, value in vars(kp).items()
         if not name.startswith('_') and not inspect.ismodule(value)
     }
-    assert public | {'callbacks', 'data'} == set(kp.__all__)
+    assert public | {'callbacks', 'data', 'metrics'} == set(kp.__all__)
 
 
 def test_callbacks_have_the_names_of_horovods():

@@ -1,0 +1,88 @@
+"""The sums of all ranks, and what follows from them: once an epoch, and once an evaluation."""
+
+import numpy as np
+
+from keras_parallax.errors import MetricMismatchError
+from keras_parallax.metrics.layers import layers_of
+
+
+def begin_epoch(model):
+    """Has the sums kept of what a model trains on and validates from now on."""
+    for layer in layers_of(model).values():
+        layer.begin_epoch()
+
+
+def end_epoch(model, names):
+    """This rank's sums of an epoch: dict from names in the logs, of which all are given."""
+    sums = {}
+    for name, layer in layers_of(model).items():
+        if not layer.in_epoch:
+            continue
+        parts = layer.earlier + [layer.sums()]
+        layer.in_epoch = False
+        sums[name] = parts[0]
+        if 'val_' + name in names:
+            sums['val_' + name] = parts[-1]
+    return sums
+
+
+def abandon_epoch(model):
+    """Forgets an epoch that has not come to its end."""
+    for layer in layers_of(model).values():
+        layer.in_epoch = False
+
+
+def report(model, sums):
+    """What a rank tells the others before they add up their sums, for `values_of_all`.
+
+    Args:
+        model: the model.
+        sums: dict from names in the logs to this rank's sums.
+    """
+    sizes = {name: layer.metric.size for name, layer in layers_of(model).items()}
+    return [[list(pair) for pair in sorted(sizes.items())], sorted(sums)]
+
+
+def values_of_all(job, model, sums, reports):
+    """The values of all samples of the job, by name. A collective call if there are any.
+
+    Args:
+        job: the `Job`.
+        model: the model.
+        sums: as `report` takes them; a rank may lack some, where it has no samples.
+        reports: the `report` of each rank.
+
+    Raises:
+        MetricMismatchError: the ranks' models have different metrics.
+    """
+    layers = layers_of(model)
+    if any(metrics != reports[0][0] for metrics, _ in reports):
+        raise MetricMismatchError(
+            'The ranks have different metrics of kp.metrics, or with other thresholds: %s. Compile '
+            'the model with the same ones on every rank.'
+            % ', '.join(
+                'rank %d has %s' % (rank, ' and '.join('%s (%d sums)' % tuple(one) for one in each))
+                if each
+                else 'rank %d has none' % rank
+                for rank, (each, _) in enumerate(reports)
+            )
+        )
+    names = sorted(set().union(*(of_rank for _, of_rank in reports)))
+    of_name = {name: layers[name if name in layers else name[len('val_') :]] for name in names}
+    parts = [sums.get(name, np.zeros(of_name[name].metric.size)) for name in names]
+    if not parts:
+        return {}
+    total = job.sum(np.concatenate(parts))
+    ends = np.cumsum([len(part) for part in parts])[:-1]
+    return {name: of_name[name].value_of(of) for name, of in zip(names, np.split(total, ends))}
+
+
+def evaluated(job, model, results):
+    """What `model.evaluate` has returned on this rank, with the values of all ranks' samples."""
+    layers = layers_of(model)
+    if any(layer.in_epoch for layer in layers.values()) or not layers:
+        return results
+    with job.call('model.evaluate with metrics of kp.metrics'):
+        sums = {name: layer.sums() for name, layer in layers.items()}
+        values = values_of_all(job, model, sums, job.gather(report(model, sums)))
+    return [values.get(name, result) for name, result in zip(model.metrics_names, results)]

@@ -1,0 +1,113 @@
+"""Run by `horovodrun`: metrics of all samples, where ranks have unequal shares.
+
+Usage: metrics_worker.py FOLDER. Each rank writes to FOLDER/RANK.json what it has seen with each
+Keras package: a dict by package.
+"""
+
+import json
+import os
+import sys
+import warnings
+
+import cases
+import horovod.tensorflow as hvd
+import numpy as np
+from frameworks import KERAS_PACKAGES
+
+import keras_parallax as kp
+
+#: How many samples each rank trains on in three batches, and validates on.
+TRAINED, VALIDATED = (48, 24), (40, 150)
+
+
+def samples(rank, number):
+    """Ids and labels of samples; a rank's are more often positive than those of the one before."""
+    random = np.random.RandomState(rank + number)
+    ids = random.randint(0, 50, [number, 3])
+    return ids, (random.rand(number) < 0.2 + 0.5 * rank).astype('float32')
+
+
+def compiled(keras, metrics):
+    """A model that learns nothing, so that what it predicts is what it has predicted."""
+    normal = keras.initializers.RandomNormal(stddev=1.0, seed=0)
+    with kp.ParallaxStrategy():
+        model = keras.models.Sequential(
+            [
+                keras.layers.Embedding(50, 4, input_length=3, embeddings_initializer=normal),
+                keras.layers.Flatten(),
+                keras.layers.Dense(1, activation='sigmoid'),
+            ]
+        )
+        model.compile(keras.optimizers.SGD(lr=0.0), 'binary_crossentropy', metrics=metrics)
+    return model
+
+
+def seen(keras, rank):
+    """What a rank sees of a model's metrics, in `fit` and in `evaluate`."""
+    model = compiled(keras, [kp.metrics.AUC(), 'acc'])
+    trained, validated = samples(rank, TRAINED[rank]), samples(rank, VALIDATED[rank])
+    logs_of_first, batches = [], []
+    callbacks = [
+        keras.callbacks.LambdaCallback(
+            on_epoch_end=lambda epoch, logs: logs_of_first.append(dict(logs)),
+            on_batch_end=lambda batch, logs: batches.append(float(logs['auc'])),
+        ),
+        keras.callbacks.EarlyStopping('val_auc', mode='max', patience=1),
+        kp.callbacks.MetricAverageCallback(),
+    ]
+    arguments = {'epochs': 4, 'shuffle': False, 'verbose': 0, 'callbacks': callbacks}
+    history = model.fit(
+        *trained, batch_size=TRAINED[rank] // 3, validation_data=validated, **arguments
+    ).history
+    found = {
+        'first': logs_of_first,
+        'history': history,
+        'batches': batches,
+        'evaluated': model.evaluate(*validated, verbose=0),
+        'names': model.metrics_names,
+    }
+    parts = 10
+
+    def batches_of(ids, labels):
+        while True:
+            yield from zip(np.split(ids, parts), np.split(labels, parts))
+
+    found['generated'] = model.evaluate_generator(batches_of(*validated), parts)
+    model.fit_generator(
+        batches_of(*(part[:20] for part in trained)),
+        parts,
+        epochs=1,
+        verbose=0,
+        callbacks=callbacks[:1],
+        validation_data=batches_of(*validated),
+        validation_steps=parts,
+    )
+    found['fit_generator'] = logs_of_first[-1]
+    for name, (ids, labels) in (('trained', trained), ('validated', validated)):
+        found[name] = [labels.tolist(), model.predict(ids)[:, 0].tolist()]
+    return found
+
+
+def different(keras, rank):
+    """What a rank is told if the ranks compile with other metrics."""
+    model = compiled(keras, [kp.metrics.AUC(100 * (rank + 1))])
+    try:
+        model.fit(*samples(0, 24), verbose=0)
+    except kp.MetricMismatchError as error:
+        return str(error)
+
+
+def main(folder):
+    warnings.simplefilter('ignore')
+    found = {}
+    for package in KERAS_PACKAGES:
+        keras = cases.keras_module(package)
+        keras.backend.clear_session()
+        kp.ParallaxStrategy()
+        found[package] = seen(keras, hvd.rank())
+    found['different'] = different(keras, hvd.rank())
+    with open(os.path.join(folder, '%d.json' % hvd.rank()), 'w') as file:
+        json.dump(found, file, default=float)
+
+
+main(*sys.argv[1:])

@@ -1,0 +1,87 @@
+"""Metrics of `kp.metrics` are of all samples of a job of two, whose ranks have unequal shares."""
+
+import json
+import os
+
+import launch
+import numpy as np
+import pytest
+import true_metrics
+from frameworks import KERAS_PACKAGES
+
+RANKS = 2
+#: What each metric is of labels and predictions, exactly, and how far it may be from that.
+METRICS = {'auc': (true_metrics.auc, lambda *of: 1e-6 + true_metrics.auc_bound(*of, 10000))}
+every_metric = pytest.mark.parametrize('metric', METRICS)
+
+
+@pytest.fixture(scope='module')
+def job(tmpdir_factory):
+    """What each rank has seen, a list."""
+    folder = str(tmpdir_factory.mktemp('metrics'))
+    outcome = launch.run(RANKS, 'parallel/metrics_worker.py', folder, limit=200)
+    assert outcome.code == 0, outcome.output[-5000:]
+    paths = [os.path.join(folder, '%d.json' % rank) for rank in range(RANKS)]
+    return [json.load(open(path)) for path in paths]
+
+
+@pytest.fixture(params=KERAS_PACKAGES)
+def ranks(job, request):
+    """What each rank has seen with a Keras package, a list."""
+    return [of_rank[request.param] for of_rank in job]
+
+
+def of_samples(ranks, metric, name):
+    """A metric of the samples of each rank alone, and of all together with how exact it is."""
+    compute, tolerance = METRICS[metric]
+    shares = [[np.array(part) for part in of_rank[name]] for of_rank in ranks]
+    joined = [np.concatenate(parts) for parts in zip(*shares)]
+    return [compute(*share) for share in shares], compute(*joined), tolerance(*joined)
+
+
+@every_metric
+def test_metrics_are_of_all_samples_on_every_rank(ranks, metric):
+    _, trained, trained_within = of_samples(ranks, metric, 'trained')
+    _, validated, within = of_samples(ranks, metric, 'validated')
+    for of_rank in ranks:
+        logs = of_rank['first'][0]
+        assert logs[metric] == pytest.approx(trained, abs=trained_within)
+        assert logs['val_' + metric] == pytest.approx(validated, abs=within)
+        for name in ('evaluated', 'generated'):
+            value = dict(zip(of_rank['names'], of_rank[name]))[metric]
+            assert value == pytest.approx(validated, abs=within)
+        assert of_rank['fit_generator']['val_' + metric] == pytest.approx(validated, abs=within)
+
+
+@every_metric
+def test_the_average_of_the_ranks_averages_is_another_number(ranks, metric):
+    for name in ('trained', 'validated'):
+        of_ranks, joined, within = of_samples(ranks, metric, name)
+        counts = [len(of_rank[name][0]) for of_rank in ranks]
+        for average in (np.mean(of_ranks), np.average(of_ranks, weights=counts)):
+            assert abs(average - joined) > 10 * within
+
+
+@every_metric
+def test_it_is_one_number_on_all_ranks_and_at_every_place(ranks, metric):
+    for name in (metric, 'val_' + metric):
+        values = [of_rank['first'][0][name] for of_rank in ranks]
+        values += [value for of_rank in ranks for value in of_rank['history'][name]]
+        assert len(set(values)) == 1
+
+
+def test_callbacks_decide_alike_by_it(ranks):
+    # No epoch is better than the first.
+    assert [len(of_rank['history']['val_auc']) for of_rank in ranks] == [2, 2]
+
+
+def test_at_the_end_of_a_batch_it_is_of_this_ranks_samples_so_far(ranks):
+    compute, tolerance = METRICS['auc']
+    for of_rank in ranks:
+        own = [np.array(part) for part in of_rank['trained']]
+        assert of_rank['batches'][2] == pytest.approx(compute(*own), abs=tolerance(*own))
+
+
+def test_ranks_with_different_metrics_are_told_which(job):
+    for of_rank in job:
+        assert 'rank 0 has auc (200 sums), rank 1 has auc (400 sums)' in of_rank['different']

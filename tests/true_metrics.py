@@ -1,0 +1,18 @@
+"""Metrics as their definitions say, of all samples at once; compared with scikit-learn's."""
+
+import numpy as np
+
+
+def auc(labels, predictions, weights=None):
+    """The share of pairs of a positive and a negative sample in which the positive is ahead."""
+    weights = np.ones(len(labels)) if weights is None else weights
+    ahead = np.sign(predictions[labels == 1][:, None] - predictions[labels == 0][None])
+    pairs = weights[labels == 1][:, None] * weights[labels == 0][None]
+    return float((pairs * (ahead + 1) / 2).sum() / pairs.sum())
+
+
+def auc_bound(labels, predictions, intervals):
+    """How far an area of so many intervals may be from the exact one."""
+    edges = np.linspace(0, 1, intervals + 1)
+    shares = [np.histogram(predictions[labels == label], edges)[0] for label in (0, 1)]
+    return 0.5 * float(np.prod([share / share.sum() for share in shares], 0).sum())

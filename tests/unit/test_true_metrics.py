@@ -1,0 +1,19 @@
+"""The definitions that metrics are compared with give the numbers of scikit-learn 1.9.1.
+
+It does not run on Python 3.6, so its numbers are written here: of `roc_auc_score`.
+"""
+
+import numpy as np
+import pytest
+import true_metrics
+
+RANDOM = np.random.RandomState(0)
+LABELS = (RANDOM.rand(200) < 0.3).astype(int)
+PREDICTIONS = np.round(np.clip(0.25 * LABELS + 0.7 * RANDOM.rand(200), 0.01, 0.99), 2)
+WEIGHTS = RANDOM.randint(0, 4, 200)
+
+
+def test_the_area_is_scikit_learns():
+    assert true_metrics.auc(LABELS, PREDICTIONS) == pytest.approx(0.820733577072768, rel=1e-12)
+    weighted = true_metrics.auc(LABELS, PREDICTIONS, WEIGHTS)
+    assert weighted == pytest.approx(0.8353964946684642, rel=1e-12)
