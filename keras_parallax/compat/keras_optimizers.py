@@ -7,6 +7,7 @@ import contextlib
 import importlib
 
 from keras_parallax.compat.stack import generation
+from keras_parallax.compat.tensorflow_api import tf
 
 #: The base class, or `()` where Keras has none.
 OPTIMIZER_V2 = generation.OPTIMIZER_V2
@@ -92,6 +93,11 @@ def hyperparameters(optimizer):
     return dict(optimizer._hyper, iterations=optimizer.iterations)
 
 
+def scope_of(optimizer):
+    """The name scope in which an `OptimizerV2` makes its slots, within that of the step."""
+    return optimizer._name
+
+
 def forget_slots(optimizer, variables):
     """Has an `OptimizerV2` make new slots for variables that it has updated before.
 
@@ -115,6 +121,26 @@ def without_clipping(optimizer):
         yield
     finally:
         vars(optimizer).update(bounds)
+
+
+@contextlib.contextmanager
+def waiting_for_rows(optimizer):
+    """While open, what an `OptimizerV2` builds for a gradient of rows waits for that gradient.
+
+    Adam would let the slots of all rows decay as soon as a worker begins its step, while another
+    one, which has not, saves them (`tests/parallel/test_saving.py`, adam).
+    """
+    apply = optimizer._resource_apply_sparse_duplicate_indices
+
+    def apply_then(grad, handle, indices, **kwargs):
+        with tf.control_dependencies([grad, indices]):
+            return apply(grad, handle, indices, **kwargs)
+
+    vars(optimizer)['_resource_apply_sparse_duplicate_indices'] = apply_then
+    try:
+        yield
+    finally:
+        del vars(optimizer)['_resource_apply_sparse_duplicate_indices']
 
 
 def _key_function():

@@ -41,7 +41,7 @@ class Detours:
             An array of NaN, with the memory of one number.
         """
         array = np.broadcast_to(np.array(np.nan, source.dtype), source.shape)
-        self._sources[id(array)] = array, source
+        self._sources[_memory(array)] = array, source
         self.unused += 1
         return array
 
@@ -51,7 +51,7 @@ class Detours:
 
     def set(self, rows, value, session):
         """Sets rows to a value, or from the source that it stands for."""
-        _, source = self._sources.get(id(value), (value, None))
+        _, source = self._sources.get(_memory(value), (value, None))
         if source is None:
             rows.fill(value, session)
         else:
@@ -60,8 +60,13 @@ class Detours:
 
     def skip(self, value):
         """Takes note of a value that another rank has set rows to."""
-        if id(value) in self._sources:
+        if _memory(value) in self._sources:
             self.unused -= 1
+
+
+def _memory(array):
+    """Where an array has its numbers: NumPy makes another object of it to call its dtype anew."""
+    return array.ctypes.data if isinstance(array, np.ndarray) else None
 
 
 def run(run_plain, session, fetches, feeds, detours, write_order):

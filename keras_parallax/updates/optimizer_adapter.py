@@ -277,7 +277,8 @@ class OptimizerV2Adapter(OptimizerAdapter):
         if not self._is_known:
             return super().updates(loss, pairs, get_updates)
         with keras_optimizers.without_clipping(self._optimizer):
-            return super().updates(loss, pairs, get_updates)
+            with keras_optimizers.waiting_for_rows(self._optimizer):
+                return super().updates(loss, pairs, get_updates)
 
     def kept(self, before, updated, operations, gradients):
         """Its slots by their names, and what belongs to no variable."""

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from keras_parallax.compat import keras_optimizers
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.tables.rows import Rows, ShardedRows
 from keras_parallax.updates.optimizer_adapter import adapter_of
@@ -132,4 +133,11 @@ def names_in_keras(optimizer, weights, counters, name_scope):
         for place in range(counters, len(weights)):
             number = place - counters
             names[place] = '%s/Variable%s:0' % (name_scope, '_%d' % number if number else '')
+    elif isinstance(optimizer, keras_optimizers.OPTIMIZER_V2):
+        # Slots of shards are named as Keras names those of a table, but for the scope.
+        for place, weight in enumerate(weights):
+            if isinstance(weight, ShardedRows):
+                names[place] = '/'.join(
+                    [name_scope, keras_optimizers.scope_of(optimizer), weight.name]
+                )
     return names

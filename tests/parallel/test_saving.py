@@ -219,7 +219,7 @@ def test_every_job_ends_well(jobs):
 
 def test_tables_larger_than_a_block_take_less_than_a_block_of_memory(tmpdir):
     table, block = 96, 24  # MiB; the table has a slot of its size, too.
-    outcome = launch.run(2, 'parallel/memory_worker.py', tmpdir, 'keras', table, block)
+    outcome = launch.run(2, 'parallel/memory_worker.py', tmpdir, PACKAGES[0], table, block)
     assert outcome.code == 0, outcome.output[-5000:]
     for rank, names in enumerate([('save', 'load weights'), ()]):
         found = json.loads(tmpdir.join('%d.json' % rank).read())
