@@ -16,3 +16,22 @@ def auc_bound(labels, predictions, intervals):
     edges = np.linspace(0, 1, intervals + 1)
     shares = [np.histogram(predictions[labels == label], edges)[0] for label in (0, 1)]
     return 0.5 * float(np.prod([share / share.sum() for share in shares], 0).sum())
+
+
+def log_loss(labels, predictions, weights=None):
+    """The mean of the negative logarithm of the probability of a sample's label."""
+    of_labels = np.where(labels == 1, predictions, 1 - predictions).astype(np.float64)
+    return float(np.average(-np.log(of_labels), weights=weights))
+
+
+def normalized_entropy(labels, predictions, weights=None):
+    """The log loss over that of the share of positive samples."""
+    share = np.average(labels.astype(np.float64), weights=weights)
+    loss_of_share = log_loss(labels, np.full(len(labels), share), weights)
+    return log_loss(labels, predictions, weights) / loss_of_share
+
+
+def calibration(labels, predictions, weights=None):
+    """The mean prediction over the share of positive samples."""
+    sums = [np.average(of.astype(np.float64), weights=weights) for of in (predictions, labels)]
+    return float(sums[0] / sums[1])

@@ -44,7 +44,13 @@ def compiled(keras, metrics):
 
 def seen(keras, rank):
     """What a rank sees of a model's metrics, in `fit` and in `evaluate`."""
-    model = compiled(keras, [kp.metrics.AUC(), 'acc'])
+    metrics = [
+        kp.metrics.AUC(),
+        kp.metrics.LogLoss(),
+        kp.metrics.NormalizedEntropy(),
+        kp.metrics.Calibration(),
+    ]
+    model = compiled(keras, metrics + ['acc'])
     trained, validated = samples(rank, TRAINED[rank]), samples(rank, VALIDATED[rank])
     logs_of_first, batches = [], []
     callbacks = [

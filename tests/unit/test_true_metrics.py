@@ -1,6 +1,6 @@
 """The definitions that metrics are compared with give the numbers of scikit-learn 1.9.1.
 
-It does not run on Python 3.6, so its numbers are written here: of `roc_auc_score`.
+It does not run on Python 3.6, so its numbers are written here: of `roc_auc_score` and `log_loss`.
 """
 
 import numpy as np
@@ -17,3 +17,13 @@ def test_the_area_is_scikit_learns():
     assert true_metrics.auc(LABELS, PREDICTIONS) == pytest.approx(0.820733577072768, rel=1e-12)
     weighted = true_metrics.auc(LABELS, PREDICTIONS, WEIGHTS)
     assert weighted == pytest.approx(0.8353964946684642, rel=1e-12)
+
+
+def test_the_log_loss_is_scikit_learns():
+    assert true_metrics.log_loss(LABELS, PREDICTIONS) == pytest.approx(0.49310918562231115)
+    weighted = true_metrics.log_loss(LABELS, PREDICTIONS, WEIGHTS)
+    assert weighted == pytest.approx(0.472039266794051)
+
+
+def test_the_normalized_entropy_is_one_log_loss_of_scikit_learns_over_another():
+    assert true_metrics.normalized_entropy(LABELS, PREDICTIONS) == pytest.approx(0.8017495114435788)
