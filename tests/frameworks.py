@@ -42,7 +42,8 @@ def keras_module(name):
 
     Beside TensorFlow 2 it has the names of TensorFlow 1's: its `optimizers` are those for graphs,
     which Keras has in `optimizers.legacy`; its `backend` has the session, and its `callbacks` a
-    `TensorBoard` for graphs, both of which `tf.compat.v1` has.
+    `TensorBoard` for graphs, both of which it has among the names of TensorFlow 1. (`tf.keras` may
+    be Keras 3, which has neither.)
     """
     if name == 'keras':
         return importlib.import_module('keras')
@@ -52,14 +53,15 @@ def keras_module(name):
         keras = importlib.import_module('tf_keras')
     except ImportError:
         keras = importlib.import_module('keras')
+    of_graphs = importlib.import_module(keras.__name__ + '.api._v1.keras')
     return _with(
         keras,
         optimizers=_with(keras.optimizers, **vars(keras.optimizers.legacy)),
-        callbacks=_with(keras.callbacks, TensorBoard=tf.keras.callbacks.TensorBoard),
+        callbacks=_with(keras.callbacks, TensorBoard=of_graphs.callbacks.TensorBoard),
         backend=_with(
             keras.backend,
-            get_session=tf.keras.backend.get_session,
-            set_session=tf.keras.backend.set_session,
+            get_session=of_graphs.backend.get_session,
+            set_session=of_graphs.backend.set_session,
         ),
     )
 

@@ -10,6 +10,7 @@ FOLDERS = ('keras_parallax', 'scripts', 'examples', 'tests')
 #: Tests of something else than one module.
 OTHERS = {
     'test_api_pages.py',  # docs/api
+    'test_from_parallax.py',  # docs/from-parallax.md
     'test_choose_stack.py',  # scripts/choose_stack.sh
     'test_layout.py',
     'test_merged_collectives.py',  # Horovod and TensorFlow
