@@ -189,7 +189,7 @@ def _is_progress(callback):
     return isinstance(callback, FitProgress)
 
 
-class BeforeCallbacks(tf.keras.callbacks.Callback):
+class BeforeCallbacks(keras_api.callbacks.Callback):
     """Acts before the user's callbacks do.
 
     Attributes:
@@ -352,7 +352,7 @@ class BeforeCallbacks(tf.keras.callbacks.Callback):
         self._warned = True
 
 
-class AfterCallbacks(tf.keras.callbacks.Callback):
+class AfterCallbacks(keras_api.callbacks.Callback):
     """Acts when the user's callbacks have acted, those of the same call of `fit`."""
 
     def __init__(self, before):

@@ -3,12 +3,12 @@
 from keras_parallax.callbacks.epoch_reports import batches_per_epoch, check_equal_batches
 from keras_parallax.callbacks.late_backend import _LateBackend
 from keras_parallax.callbacks.replicas import own_states
-from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.compat import keras_api
 from keras_parallax.errors import PlanError
 from keras_parallax.step.train_step import step_of
 
 
-class BroadcastGlobalVariablesCallback(_LateBackend, tf.keras.callbacks.Callback):
+class BroadcastGlobalVariablesCallback(_LateBackend, keras_api.callbacks.Callback):
     """Gives every rank the start values of one rank when training begins.
 
     Dense variables and the optimizer's slots are broadcast; a sharded table has one value in the

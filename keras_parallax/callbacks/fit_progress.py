@@ -14,11 +14,10 @@ from keras_parallax.callbacks.model_checkpoint import ModelCheckpoint
 from keras_parallax.checkpoint import random_state
 from keras_parallax.checkpoint.fit_record import FitRecord
 from keras_parallax.compat import keras_api
-from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.step.train_step import step_of
 
 
-class FitProgress(tf.keras.callbacks.Callback):
+class FitProgress(keras_api.callbacks.Callback):
     """Comes before the user's callbacks.
 
     Args:

@@ -1,12 +1,12 @@
 """Learning rates that follow a schedule."""
 
 from keras_parallax.callbacks.late_backend import _LateBackend
+from keras_parallax.compat import keras_api
 from keras_parallax.compat.horovod_api import horovod_callbacks
-from keras_parallax.compat.tensorflow_api import tf
 
 
 class LearningRateScheduleCallback(
-    _LateBackend, horovod_callbacks.LearningRateScheduleCallbackImpl, tf.keras.callbacks.Callback
+    _LateBackend, horovod_callbacks.LearningRateScheduleCallbackImpl, keras_api.callbacks.Callback
 ):
     """Multiplies the initial learning rate, epoch by epoch or batch by batch.
 
@@ -53,7 +53,7 @@ class LearningRateScheduleCallback(
 
 
 class LearningRateWarmupCallback(
-    _LateBackend, horovod_callbacks.LearningRateWarmupCallbackImpl, tf.keras.callbacks.Callback
+    _LateBackend, horovod_callbacks.LearningRateWarmupCallbackImpl, keras_api.callbacks.Callback
 ):
     """Raises the learning rate from `lr / size` to `lr` over the first epochs (Goyal et al. 2017).
 

@@ -9,12 +9,12 @@ from keras_parallax.callbacks.epoch_reports import (
 )
 from keras_parallax.callbacks.late_backend import _LateBackend
 from keras_parallax.callbacks.replicas import moving_statistics
-from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.compat import keras_api
 from keras_parallax.errors import MetricMismatchError
 from keras_parallax.step.train_step import step_of
 
 
-class MetricAverageCallback(_LateBackend, tf.keras.callbacks.Callback):
+class MetricAverageCallback(_LateBackend, keras_api.callbacks.Callback):
     """Averages the metrics of an epoch over the ranks, for the callbacks after it.
 
     `fit` of a model of a strategy does that by itself, before any callback; this one is for metrics

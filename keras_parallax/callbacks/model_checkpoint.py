@@ -13,7 +13,7 @@ from keras_parallax.checkpoint.manifest import (
     remove_sharded,
     saved_under,
 )
-from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.compat import keras_api
 from keras_parallax.errors import CheckpointError, PlanError
 from keras_parallax.step.train_step import step_of
 from keras_parallax.updates.optimizer_adapter import adapter_of
@@ -21,7 +21,7 @@ from keras_parallax.updates.optimizer_adapter import adapter_of
 _RAISE, _WARN = 'raise', 'warn'
 
 
-class ModelCheckpoint(tf.keras.callbacks.ModelCheckpoint):
+class ModelCheckpoint(keras_api.callbacks.ModelCheckpoint):
     """Saves the job's whole state after epochs or batches: what `strategy.resume` continues from.
 
     That is every weight, the optimizer's slots, counters and rates, the number of epochs and of

@@ -221,6 +221,10 @@ def number_in(variable):
 #: Whether the penalty of an `activity_regularizer` is a sum over the batch, rather than a mean.
 SUMS_ACTIVITY_PENALTIES = generation.SUMS_ACTIVITY_PENALTIES
 
+#: Where the callbacks of Keras 2 are, from which ours derive: from TensorFlow 2.16 on `tf.keras`
+#: may be Keras 3 (`tests/unit/callbacks/test_learning_rate.py`).
+callbacks = generation.keras_module('tf.keras').callbacks
+
 
 def track_slots(optimizer):
     """Has Keras initialize the slots of an optimizer that stands for a `tf.train.Optimizer`."""

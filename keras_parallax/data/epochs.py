@@ -3,7 +3,6 @@
 import functools
 
 from keras_parallax.compat import keras_api
-from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.data import structures, worker
 from keras_parallax.data.fit_arrays import ArrayShare
 from keras_parallax.data.positions import BATCH_SIZE
@@ -11,7 +10,7 @@ from keras_parallax.data.sequences import SequenceShard
 from keras_parallax.errors import DataError
 
 
-class BeginEpochs(tf.keras.callbacks.Callback):
+class BeginEpochs(keras_api.callbacks.Callback):
     """Has arrays take the rows of an epoch before it begins.
 
     Args:
