@@ -65,6 +65,10 @@ NOT_ON_TENSORFLOW_2 = {
     'the gradient of a table with a penalty is a tensor there, which no worker counts twice': (
         'tests/parallel/test_behaviour.py::test_a_formula_that_takes_rows_as_they_come_is_refused',
     ),
+    'Keras warns of `fit_generator`': (
+        'tests/unit/callbacks/test_epoch_reports.py::test_number_of_batches_is_what_keras_runs['
+        'fit_generator',
+    ),
     'sync=False is refused': ('tests/parallel/training_worker.py::asynchronous',),
     'Keras has no wrappers for scikit-learn any more': (
         'tests/parallel/training_worker.py::wrapped',

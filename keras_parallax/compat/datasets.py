@@ -8,6 +8,11 @@ def is_dataset(data):
     return isinstance(data, generation.DATASET)
 
 
+def is_tensor(data):
+    """Whether something is a tensor or a variable of a graph."""
+    return isinstance(data, (tf.Tensor, tf.Variable))
+
+
 def every_nth(dataset, ranks, rank, drop_remainder):
     """Of each `ranks` elements in a row, the one of a rank.
 

@@ -56,7 +56,7 @@ def described(named):
     if datasets.is_dataset(given):
         return {'kind': _DATASET, 'ranks': ranks, 'steps': steps}
     arrays = structures.leaves(given)
-    if not arrays or steps or not all(hasattr(array, '__len__') for array in arrays):
+    if not arrays or steps or not all(map(_is_array, arrays)):
         return {'kind': _TENSORS, 'ranks': ranks, 'unknown_order': True}
     if isinstance(arrays[0], ArrayShare) and arrays[0].order is not None:
         return _of_order(_SHARES, arrays[0].order, batch_size)
@@ -67,6 +67,10 @@ def described(named):
         'batch_size': batch_size,
         'shuffles': bool(named.get('shuffle', True)),
     }
+
+
+def _is_array(given):
+    return hasattr(given, '__len__') and not datasets.is_tensor(given)
 
 
 def _of_order(kind, order, batch_size):

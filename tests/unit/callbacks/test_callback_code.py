@@ -2,13 +2,13 @@
 
 import pytest
 from any_keras import keras
-from frameworks import tf
+from frameworks import KERAS_PACKAGES, keras_module
 
 import keras_parallax as kp
 from keras_parallax.callbacks.callback_code import acts_on_training, may_end_an_epoch, mentions
 
-PACKAGES = [keras.callbacks, tf.keras.callbacks]
-both = pytest.mark.parametrize('callbacks', PACKAGES, ids=['keras', 'tf.keras'])
+PACKAGES = [keras_module(name).callbacks for name in KERAS_PACKAGES]
+both = pytest.mark.parametrize('callbacks', PACKAGES, ids=KERAS_PACKAGES)
 
 
 def of_class(callbacks, **methods):

@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from any_keras import keras
-from frameworks import tf
+from frameworks import KERAS_PACKAGES, keras_module
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -155,7 +154,7 @@ def test_number_of_batches_is_that_of_the_slices_of_the_samples(samples, batch_s
     assert epoch_reports.batches_per_epoch(params) == len(range(0, samples, batch_size))
 
 
-@pytest.mark.parametrize('package', [keras, tf.keras], ids=['keras', 'tf.keras'])
+@pytest.mark.parametrize('package', map(keras_module, KERAS_PACKAGES), ids=KERAS_PACKAGES)
 @pytest.mark.parametrize(
     'fit',
     [

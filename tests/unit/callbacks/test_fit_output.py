@@ -4,13 +4,13 @@ import os
 
 import pytest
 from any_keras import keras
-from frameworks import tf
+from frameworks import KERAS_PACKAGES, keras_module
 
 import keras_parallax as kp
 from keras_parallax.callbacks.fit_output import left_to, output_of, outputs
 
-PACKAGES = [keras.callbacks, tf.keras.callbacks]
-both = pytest.mark.parametrize('callbacks', PACKAGES, ids=['keras', 'tf.keras'])
+PACKAGES = [keras_module(name).callbacks for name in KERAS_PACKAGES]
+both = pytest.mark.parametrize('callbacks', PACKAGES, ids=KERAS_PACKAGES)
 
 
 @both

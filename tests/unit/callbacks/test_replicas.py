@@ -1,13 +1,12 @@
 """What a rank has for itself of a model."""
 
 import pytest
-from any_keras import keras
-from frameworks import tf
+from frameworks import KERAS_PACKAGES, keras_module
 
 from keras_parallax.callbacks import replicas
 
 
-@pytest.mark.parametrize('keras', [keras, tf.keras], ids=['keras', 'tf.keras'])
+@pytest.mark.parametrize('keras', map(keras_module, KERAS_PACKAGES), ids=KERAS_PACKAGES)
 def test_states_of_recurrent_layers_are_found_beside_a_layer_with_a_number_called_layers(keras):
     class Deep(keras.layers.Layer):
         def __init__(self, layers, **kwargs):

@@ -90,7 +90,8 @@ def test_without_shuffling_fit_may_get_everything(keras):
     given = kp.data.arrays(*data(), shuffle=False)
     ids, numbers = given['x']
     given['x'] = [ids, numbers / 2]
-    model.fit(**given, validation_split=0.1, class_weight={0: 1.0}, batch_size=BATCH, verbose=0)
+    weights = {number: 1.0 for number in np.ravel(given['y'])}
+    model.fit(**given, validation_split=0.1, class_weight=weights, batch_size=BATCH, verbose=0)
 
 
 def test_fit_says_that_a_share_is_shorter_than_a_batch(keras):

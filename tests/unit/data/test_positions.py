@@ -1,8 +1,8 @@
 """At which batch of an epoch `fit` goes on: by the data, then and now."""
 
-import keras
 import numpy as np
 import pytest
+from any_keras import keras
 from frameworks import tf
 
 import keras_parallax as kp
