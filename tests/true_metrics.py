@@ -35,3 +35,19 @@ def calibration(labels, predictions, weights=None):
     """The mean prediction over the share of positive samples."""
     sums = [np.average(of.astype(np.float64), weights=weights) for of in (predictions, labels)]
     return float(sums[0] / sums[1])
+
+
+def precision_at_k(labels, predictions, k=2):
+    """The mean share of right items among the first `k` of a sample."""
+    return float(np.mean(_hits(labels, predictions, k) / k))
+
+
+def recall_at_k(labels, predictions, k=2):
+    """The mean share of a sample's right items among its first `k`, of samples that have any."""
+    right = labels.sum(1)
+    return float(np.mean(_hits(labels, predictions, k)[right > 0] / right[right > 0]))
+
+
+def _hits(labels, predictions, k):
+    first = np.argsort(-predictions, 1, kind='mergesort')[:, :k]
+    return np.take_along_axis(labels, first, 1).sum(1)

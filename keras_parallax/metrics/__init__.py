@@ -2,5 +2,6 @@
 
 from keras_parallax.metrics.auc import AUC
 from keras_parallax.metrics.log_loss import Calibration, LogLoss, NormalizedEntropy
+from keras_parallax.metrics.top_k import PrecisionAtK, RecallAtK
 
-__all__ = ['AUC', 'Calibration', 'LogLoss', 'NormalizedEntropy']
+__all__ = ['AUC', 'Calibration', 'LogLoss', 'NormalizedEntropy', 'PrecisionAtK', 'RecallAtK']

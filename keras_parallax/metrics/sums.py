@@ -48,14 +48,9 @@ class SumMetric:
 
     def sums_of_batch(self, y_true, y_pred, sample_weight=None):
         """The sums over a batch, given Keras's tensors; a batch with bad values fails."""
-        self._check_shape(y_pred)
-        labels, predictions = [
-            tf.reshape(tf.cast(tensor, tf.float64), [-1]) for tensor in (y_true, y_pred)
-        ]
-        if sample_weight is None:
-            weights = tf.ones_like(predictions)
-        else:
-            weights = tf.reshape(tf.cast(sample_weight, tf.float64), [-1])
+        shape = self.shape_of(y_pred)
+        labels, predictions = tf.cast(y_true, tf.float64), tf.cast(y_pred, tf.float64)
+        weights = tf.ones_like(predictions) if sample_weight is None else sample_weight
         checks = [
             self._check(
                 tf.equal(tf.size(labels), tf.size(predictions)),
@@ -65,22 +60,36 @@ class SumMetric:
                 tf.reduce_all(tf.equal(labels, 0) | tf.equal(labels, 1)),
                 'takes labels that are 0 or 1',
             ),
-            # Nothing is true of NaN.
-            self._check(
-                tf.reduce_all((predictions >= 0) & (predictions <= 1)),
-                'takes predictions from 0 to 1, of which none is NaN',
-            ),
+            self._check(*self.takes(predictions)),
         ]
         with tf.control_dependencies(checks):
-            return self.sums_of(*map(tf.identity, (labels, predictions, weights)))
+            labels, predictions = tf.reshape(labels, shape), tf.reshape(predictions, shape)
+            # One weight for a sample, whatever its shape.
+            weights = tf.reshape(tf.cast(weights, tf.float64), [tf.shape(labels)[0], -1])[:, 0]
+            return self.sums_of(labels, predictions, weights)
 
-    def _check_shape(self, y_pred):
-        shape = y_pred.shape.as_list() if y_pred.shape.ndims is not None else [None]
+    def shape_of(self, y_pred):
+        """The shape in which `sums_of` gets labels and predictions.
+
+        Raises:
+            PlanError: the output of the model has another.
+        """
+        shape = [None] if y_pred.shape.ndims is None else y_pred.shape.as_list()
         if len(shape) > 2 or shape[1:] not in ([], [1], [None]):
-            raise PlanError(
-                'The metric %s takes one prediction for each sample, but the output %s has the '
-                'shape %s.' % (self.name, y_pred.name.split('/')[0], tuple(shape))
-            )
+            raise self._misshapen(y_pred, 'one prediction for each sample')
+        return [-1]
+
+    def takes(self, predictions):
+        """Whether it takes all of some predictions, a tensor, and a sentence: which it takes."""
+        # Nothing is true of NaN.
+        good = (predictions >= 0) & (predictions <= 1)
+        return tf.reduce_all(good), 'takes predictions from 0 to 1, of which none is NaN'
+
+    def _misshapen(self, y_pred, takes):
+        return PlanError(
+            'The metric %s takes %s, but the output %s has the shape %s.'
+            % (self.name, takes, y_pred.name.split('/')[0], y_pred.shape)
+        )
 
     def _check(self, condition, takes):
         return tf.Assert(condition, [BATCH_MARK, 'The metric %s %s' % (self.name, takes)])

@@ -91,7 +91,28 @@ def seen(keras, rank):
     found['fit_generator'] = logs_of_first[-1]
     for name, (ids, labels) in (('trained', trained), ('validated', validated)):
         found[name] = [labels.tolist(), model.predict(ids)[:, 0].tolist()]
+    found['ranked'] = ranked(keras, rank)
     return found
+
+
+def ranked(keras, rank):
+    """What a rank sees of metrics of several items a sample, its labels and its predictions."""
+    keras.backend.clear_session()
+    random = np.random.RandomState(rank)
+    samples = [20, 70][rank]
+    scores = random.randint(0, 9, [samples, 6]).astype('float32')
+    # On rank 1, high scores tell right items.
+    labels = (random.rand(samples, 6) < [0.7, scores / 16][rank]).astype('float32')
+    with kp.ParallaxStrategy():
+        layer = keras.layers.Dense(
+            6, use_bias=False, kernel_initializer='identity', input_shape=(6,)
+        )
+        model = keras.models.Sequential([layer])
+        metrics = [kp.metrics.PrecisionAtK(2), kp.metrics.RecallAtK(2)]
+        model.compile(keras.optimizers.SGD(lr=0.0), 'mse', metrics=metrics)
+    logs = model.fit(scores[:20], labels[:20], validation_data=(scores, labels), verbose=0).history
+    values = dict(zip(model.metrics_names, model.evaluate(scores, labels, verbose=0)))
+    return {'logs': logs, 'values': values, 'shares': [labels.tolist(), scores.tolist()]}
 
 
 def different(keras, rank):

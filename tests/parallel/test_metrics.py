@@ -93,3 +93,15 @@ def test_at_the_end_of_a_batch_it_is_of_this_ranks_samples_so_far(ranks):
 def test_ranks_with_different_metrics_are_told_which(job):
     for of_rank in job:
         assert 'rank 0 has auc (200 sums), rank 1 has auc (400 sums)' in of_rank['different']
+
+
+@pytest.mark.parametrize('metric', ['precision_at_k', 'recall_at_k'])
+def test_metrics_of_several_items_a_sample_are_of_all_samples_too(ranks, metric):
+    found = [of_rank['ranked'] for of_rank in ranks]
+    shares = [[np.array(part) for part in of_rank['shares']] for of_rank in found]
+    compute = getattr(true_metrics, metric)
+    joined = compute(*[np.concatenate(parts) for parts in zip(*shares)])
+    for of_rank in found:
+        assert of_rank['values'][metric] == pytest.approx(joined, abs=1e-6)
+        assert of_rank['logs']['val_' + metric] == pytest.approx([joined], abs=1e-6)
+    assert abs(np.mean([compute(*share) for share in shares]) - joined) > 1e-2

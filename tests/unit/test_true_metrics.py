@@ -1,6 +1,7 @@
 """The definitions that metrics are compared with give the numbers of scikit-learn 1.9.1.
 
-It does not run on Python 3.6, so its numbers are written here: of `roc_auc_score` and `log_loss`.
+It does not run on Python 3.6, so its numbers are written here: of `roc_auc_score`, `log_loss`
+and `top_k_accuracy_score`.
 """
 
 import numpy as np
@@ -11,6 +12,8 @@ RANDOM = np.random.RandomState(0)
 LABELS = (RANDOM.rand(200) < 0.3).astype(int)
 PREDICTIONS = np.round(np.clip(0.25 * LABELS + 0.7 * RANDOM.rand(200), 0.01, 0.99), 2)
 WEIGHTS = RANDOM.randint(0, 4, 200)
+SCORES = RANDOM.rand(50, 6)
+ONE_OF_SIX = np.eye(6)[RANDOM.randint(0, 6, 50)]
 
 
 def test_the_area_is_scikit_learns():
@@ -27,3 +30,8 @@ def test_the_log_loss_is_scikit_learns():
 
 def test_the_normalized_entropy_is_one_log_loss_of_scikit_learns_over_another():
     assert true_metrics.normalized_entropy(LABELS, PREDICTIONS) == pytest.approx(0.8017495114435788)
+
+
+def test_the_recall_of_one_right_item_is_scikit_learns_top_k_accuracy():
+    assert true_metrics.recall_at_k(ONE_OF_SIX, SCORES, 2) == pytest.approx(0.32)
+    assert true_metrics.precision_at_k(ONE_OF_SIX, SCORES, 2) == pytest.approx(0.32 / 2)

@@ -117,7 +117,7 @@ def test_bad_values_are_refused_with_a_sentence(package, labels, predictions, sa
 def test_what_cannot_be_is_refused_before_training(package):
     with pytest.raises(kp.PlanError, match='at least 2 thresholds, but got 1'):
         kp.metrics.AUC(1)
-    with pytest.raises(kp.PlanError, match=r'one prediction for each sample.*\(None, 2\)'):
+    with pytest.raises(kp.PlanError, match=r'one prediction for each sample.*\(\?, 2\)'):
         handing_on(package, [kp.metrics.AUC()], width=2)
 
 
