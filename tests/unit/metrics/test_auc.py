@@ -146,3 +146,34 @@ def test_a_model_that_is_built_by_its_first_batch_has_it_too():
         model.compile(keras.optimizers.SGD(lr=0.0), 'mse', metrics=[kp.metrics.AUC()])
     logs = model.fit(PREDICTIONS[:, None], LABELS, verbose=0).history
     assert logs['auc'] == pytest.approx([true_metrics.auc(LABELS, PREDICTIONS)], abs=1e-6)
+
+
+@both
+def test_an_epoch_that_a_checkpoint_was_saved_within_goes_on_with_its_sums(package, tmpdir):
+    path, data = str(tmpdir.join('model.h5')), (PREDICTIONS[:480, None], LABELS[:480])
+
+    class Broken(Exception):
+        pass
+
+    def breaks(batch, logs):
+        if batch == 3:
+            raise Broken
+
+    def trained(callbacks=(), resumed=False):
+        model = handing_on(package, [kp.metrics.AUC()])
+        keras = cases.keras_module(package)
+        if resumed:
+            assert kp.ParallaxStrategy().resume(model, path) == 0
+        callbacks = [kp.callbacks.ModelCheckpoint(path, save_steps=2)] + [
+            keras.callbacks.LambdaCallback(on_batch_end=callback) for callback in callbacks
+        ]
+        arguments = {'batch_size': 80, 'shuffle': False, 'verbose': 0, 'callbacks': callbacks}
+        return model.fit(*data, **arguments).history['auc']
+
+    expected = trained()
+    tmpdir.join('model.h5').remove()
+    with pytest.raises(Broken):
+        trained([breaks])
+    seen = []
+    assert trained([lambda batch, logs: seen.append(batch)], resumed=True) == expected
+    assert seen == [4, 5]
