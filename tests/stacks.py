@@ -12,6 +12,7 @@ ON_TENSORFLOW_2 = (
     'tests/parallel/test_equality.py',
     'tests/parallel/test_names.py',
     'tests/parallel/test_saving.py',
+    'tests/parallel/test_saving_by_all.py',
     'tests/parallel/test_training.py',
     'tests/unit/callbacks/test_callback_code.py',
     'tests/unit/callbacks/test_epoch_reports.py',

@@ -440,7 +440,7 @@ def main(way):
         worker_servers.start_servers = die
     strategy = kp.ParallaxStrategy(step_timeout=STEP_TIMEOUT.get(way, 600))
     server = job.start().servers.server
-    port = server.target.decode().rsplit(':', 1)[1] if server else 1
+    port = tf.compat.as_str(server.target).rsplit(':', 1)[1] if server else 1
     print('PROCESS %d PORT %s' % (os.getpid(), port), flush=True)
     tf.logging.set_verbosity(tf.logging.ERROR)
     globals()[way](strategy)

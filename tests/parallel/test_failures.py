@@ -9,6 +9,7 @@ import time
 import launch
 import psutil
 import pytest
+from frameworks import RATE
 
 from keras_parallax.failures import watchdog
 
@@ -47,7 +48,7 @@ WAYS = {
         r'\[50, 5\] float32, sparse where rank 0 has words/embeddings: \[50, 4\] float32'
     ],
     'other_name': [r'ModelMismatchError: .*rank 1 has items/embeddings'],
-    'other_rate': [r"ModelMismatchError: .*rank 1 has optimizer config: .*'lr': 0.2"],
+    'other_rate': [r"ModelMismatchError: .*rank 1 has optimizer config: .*'%s': 0.2" % RATE],
     'compile_outside': [r'ScopeError: model.compile\(\) ran outside the scope'],
     'killed': [r'Rank 1 on host \S+ was killed from outside or crashed'],
     'killed_together': [r'Rank [0-2] on host \S+ was killed from outside or crashed'],
