@@ -5,6 +5,11 @@ from keras_parallax.compat import versions as _versions
 # What follows, an older Python cannot even read.
 _versions.require_python()
 
+# Before TensorFlow says anything.
+from keras_parallax import logs as _logs  # isort: skip
+
+_logs.start()
+
 # TensorFlow is looked at first: where it is missing, much else may be.
 from keras_parallax.compat import stack as _stack  # noqa: F401  # isort: skip
 from keras_parallax import callbacks, data, metrics

@@ -10,6 +10,7 @@ from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.errors import ParallaxError, ServerLostError
 from keras_parallax.job import dedicated_servers
 from keras_parallax.job.devices import WORKER_JOB
+from keras_parallax.logs import logger
 
 #: How often to pick other ports when some rank's free port was taken before its server had it.
 _ATTEMPTS = 5
@@ -84,4 +85,5 @@ def start_servers(rank, config, gather, dedicated=()):
         problem = gather(dedicated_servers.assign(tasks, server_job) if rank == 0 else None)[0]
         if problem:
             raise ServerLostError(problem)
+    logger.debug('rank %d has a server; those of all ranks: %s', rank, tasks[WORKER_JOB])
     return server, server_job

@@ -1,5 +1,6 @@
 """What a job learns from its first steps, and does about it: densities, places, shard numbers."""
 
+from keras_parallax.logs import logger
 from keras_parallax.planning import architectures, predict
 from keras_parallax.planning.classify import SPARSE
 from keras_parallax.planning.request import SEARCH
@@ -60,7 +61,7 @@ class Tuning:
             most=most,
             gather=step.gather,
             key=key,
-            tell=print if step.rank == 0 else None,
+            tell=_tell if step.rank == 0 else None,
         )
 
     def after_run(self, seconds, measured):
@@ -69,7 +70,7 @@ class Tuning:
             return
         if self._search is not None and not may_move(self._step):
             if self._step.rank == 0:
-                print('keras-parallax: no search for partitions: another model trains a table too.')
+                logger.info('no search for partitions: another model trains a table too.')
             self._search = None
         if self._search is not None and not self._search.after_step(seconds):
             self._search = None
@@ -91,12 +92,18 @@ class Tuning:
         if shares[1] > (1 - WORTH_MOVING) * shares[0]:
             return False
         if step.rank == 0:
-            print(
-                'keras-parallax: shards move, so that the busiest server has %.0f %% of the row '
-                'traffic instead of %.0f %%.' % (100 * shares[1], 100 * shares[0])
+            logger.info(
+                'shards move, so that the busiest server has %.0f %% of the row traffic instead of '
+                '%.0f %%.',
+                100 * shares[1],
+                100 * shares[0],
             )
         step.replan(request)
         return True
+
+
+def _tell(report):
+    logger.info('numbers of shards were tried.\n%s', report)
 
 
 def busiest_share(plan):

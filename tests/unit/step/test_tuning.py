@@ -132,7 +132,7 @@ def test_a_search_tries_numbers_with_the_densities_that_were_measured():
     assert followed.density == {'words': 0.5, 'items': 0.5}
 
 
-def test_a_search_ends_where_another_model_trains_a_table_too(capsys):
+def test_a_search_ends_where_another_model_trains_a_table_too(caplog):
     step = Step(Request(partitions=SEARCH))
     step.rank = 0
     tuned = tuning.Tuning(step)
@@ -140,4 +140,4 @@ def test_a_search_ends_where_another_model_trains_a_table_too(capsys):
     for _ in range(100):
         tuned.after_run(1.0, False)
     assert not step.followed
-    assert capsys.readouterr().out.count('no search for partitions') == 1
+    assert caplog.text.count('no search for partitions') == 1
