@@ -162,7 +162,12 @@ class ModelCheckpoint(keras_api.callbacks.ModelCheckpoint):
                 self._clock.restart()
 
     def on_train_batch_end(self, batch, logs=None):
-        """As Keras 2.15 calls it, which would count batches for a save of its own."""
+        """As Keras 2.15 calls it, which would count batches for a save of its own.
+
+        Args:
+            batch: the number of the batch in its epoch.
+            logs: the dict of its loss and metrics.
+        """
         self.on_batch_end(batch, logs)
 
     def _gather(self, value):
