@@ -8,6 +8,7 @@ ON_TENSORFLOW_2 = (
     'tests/unit/commands/test_resources.py',
     'tests/unit/job/test_devices.py',
     'tests/unit/test_from_parallax.py',
+    'tests/unit/test_logs.py',
     'tests/parallel/test_behaviour.py',
     'tests/parallel/test_equality.py',
     'tests/parallel/test_names.py',

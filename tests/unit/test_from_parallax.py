@@ -1,5 +1,6 @@
 """Each line that docs/from-parallax.md gives for a name of Parallax works."""
 
+import logging
 import os
 import re
 import subprocess
@@ -49,7 +50,7 @@ def test_a_row_gives_a_line_or_says_why_there_is_none():
 def test_a_line_of_python_works(line, tmp_path):
     keras = keras_module(KERAS_PACKAGES[-1])
     keras.backend.clear_session()
-    names = {'kp': kp, 'tf': tf, 'keras': keras, 'folder': str(tmp_path)}
+    names = {'logging': logging, 'kp': kp, 'tf': tf, 'keras': keras, 'folder': str(tmp_path)}
     with kp.ParallaxStrategy() as names['strategy']:
         model = keras.models.Sequential([keras.layers.Embedding(9, 2, input_length=1)])
         model.compile('sgd', 'mse')
