@@ -7,7 +7,6 @@ import contextlib
 import importlib
 
 from keras_parallax.compat.stack import generation
-from keras_parallax.compat.tensorflow_api import tf
 
 #: The base class, or `()` where Keras has none.
 OPTIMIZER_V2 = generation.OPTIMIZER_V2
@@ -121,26 +120,6 @@ def without_clipping(optimizer):
         yield
     finally:
         vars(optimizer).update(bounds)
-
-
-@contextlib.contextmanager
-def waiting_for_rows(optimizer):
-    """While open, what an `OptimizerV2` builds for a gradient of rows waits for that gradient.
-
-    Adam would let the slots of all rows decay as soon as a worker begins its step, while another
-    one, which has not, saves them (`tests/parallel/test_saving.py`, adam).
-    """
-    apply = optimizer._resource_apply_sparse_duplicate_indices
-
-    def apply_then(grad, handle, indices, **kwargs):
-        with tf.control_dependencies([grad, indices]):
-            return apply(grad, handle, indices, **kwargs)
-
-    vars(optimizer)['_resource_apply_sparse_duplicate_indices'] = apply_then
-    try:
-        yield
-    finally:
-        del vars(optimizer)['_resource_apply_sparse_duplicate_indices']
 
 
 def _key_function():

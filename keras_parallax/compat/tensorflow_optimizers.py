@@ -1,16 +1,50 @@
 """The private side of a `tf.train.Optimizer`: what it keeps, and how it takes rows."""
 
+import contextlib
+
+from keras_parallax.compat.tensorflow_api import tf
+
 #: Where the optimizers of TensorFlow and of `tf.contrib.opt` come from.
 OF_TENSORFLOW = ('tensorflow.python.training.', 'tensorflow.contrib.opt.')
+
+#: The methods that are given rows: those of a `tf.train.Optimizer`, and the second of an
+#: `OptimizerV2`, too.
+_OF_ROWS = ('_apply_sparse_duplicate_indices', '_resource_apply_sparse_duplicate_indices')
 
 
 def sums_own_rows(optimizer):
     """Whether a `tf.train.Optimizer` of a user's takes rows that come more than once itself."""
-    methods = ('_apply_sparse_duplicate_indices', '_resource_apply_sparse_duplicate_indices')
     return any(
         not getattr(optimizer, method).__func__.__module__.startswith(OF_TENSORFLOW)
-        for method in methods
+        for method in _OF_ROWS
     )
+
+
+@contextlib.contextmanager
+def waiting_for_rows(optimizer):
+    """While open, what an optimizer builds for a gradient of rows waits for that gradient.
+
+    Adam would let the slots of all rows decay as soon as a worker begins its step, while another
+    one, which has not, saves them (`tests/parallel/test_saving.py`, adam, with TensorFlow 2).
+
+    Args:
+        optimizer: a `tf.train.Optimizer`, or an `OptimizerV2` of Keras.
+    """
+
+    def waiting(apply):
+        def apply_then(grad, *others, **named):
+            with tf.control_dependencies([grad, *others]):
+                return apply(grad, *others, **named)
+
+        return apply_then
+
+    names = [name for name in _OF_ROWS if hasattr(optimizer, name)]
+    vars(optimizer).update({name: waiting(getattr(optimizer, name)) for name in names})
+    try:
+        yield
+    finally:
+        for name in names:
+            del vars(optimizer)[name]
 
 
 def kept_by(optimizer, graph, variables):

@@ -227,7 +227,8 @@ class TensorFlowAdapter(OptimizerAdapter):
         gradients = [(gradient, variable) for variable, gradient in pairs]
         if self._computes_own_gradients():
             gradients = self.inner.compute_gradients(loss, [variable for variable, _ in pairs])
-        return [self.inner.apply_gradients(gradients, global_step=iterations)]
+        with tensorflow_optimizers.waiting_for_rows(self.inner):
+            return [self.inner.apply_gradients(gradients, global_step=iterations)]
 
     def kept(self, before, updated, operations, gradients):
         """Its slots by their names, and single numbers."""
@@ -277,7 +278,7 @@ class OptimizerV2Adapter(OptimizerAdapter):
         if not self._is_known:
             return super().updates(loss, pairs, get_updates)
         with keras_optimizers.without_clipping(self._optimizer):
-            with keras_optimizers.waiting_for_rows(self._optimizer):
+            with tensorflow_optimizers.waiting_for_rows(self._optimizer):
                 return super().updates(loss, pairs, get_updates)
 
     def kept(self, before, updated, operations, gradients):

@@ -1,5 +1,6 @@
 """What a `tf.train.Optimizer` keeps is found by its slots, and how it takes rows by its class."""
 
+import pytest
 from frameworks import tf
 
 from keras_parallax.compat import tensorflow_optimizers
@@ -26,3 +27,33 @@ def test_what_an_optimizer_keeps_is_found_and_can_be_made_anew():
         assert set(others) == {'beta1_power', 'beta2_power'} and set(slots) == {'m', 'v'}
         tensorflow_optimizers.forget_slots(optimizer, [variable])
         assert tensorflow_optimizers.kept_by(optimizer, graph, [variable]) is None
+
+
+def ancestors(operation):
+    """The operations that must have run before one."""
+    found, todo = set(), [operation]
+    while todo:
+        last = todo.pop()
+        before = [tensor.op for tensor in last.inputs] + list(last.control_inputs)
+        todo += [other for other in before if other not in found]
+        found.update(before)
+    return found
+
+
+@pytest.mark.parametrize('by_resource', [False, True])
+def test_what_is_built_for_rows_waits_for_their_gradient(by_resource):
+    with tf.Graph().as_default() as graph:
+        variable = tf.get_variable('table', [3, 2], use_resource=by_resource)
+        gradient = tf.IndexedSlices(tf.placeholder(tf.float32), tf.constant([0]), [3, 2])
+        optimizer = tf.train.AdamOptimizer()
+        with tensorflow_optimizers.waiting_for_rows(optimizer):
+            optimizer.apply_gradients([(gradient, variable)])
+        changes = [
+            operation
+            for operation in graph.get_operations()
+            if operation.type.startswith(('Assign', 'ResourceScatter', 'Scatter'))
+            and 'update_table' in operation.name
+        ]
+        assert len(changes) >= 4
+        assert all(gradient.values.op in ancestors(operation) for operation in changes)
+        assert not tensorflow_optimizers.sums_own_rows(optimizer)

@@ -2,7 +2,7 @@
 
 import cases
 import pytest
-from frameworks import KERAS_PACKAGES
+from frameworks import KERAS_PACKAGES, TF2
 
 import keras_parallax as kp
 from keras_parallax.compat.tensorflow_api import tf
@@ -46,3 +46,22 @@ def test_an_optimizer_that_keeps_an_inner_one_is_not_one_of_tensorflows(package)
     wrapped = kp.ParallaxOptimizer(inner, keras=package)
     assert adapter_of(wrapped).inner is inner
     assert adapter_of(wrapped).name == 'AdamOptimizer'
+
+
+@pytest.mark.skipif(TF2, reason='Adam of TensorFlow 2 changes whole slots in a kernel')
+@PACKAGES
+def test_adam_of_tensorflow_lets_slots_decay_when_the_gradient_is_there(package):
+    with tf.Graph().as_default() as graph:
+        table = tf.get_variable('table', [3, 2])
+        gradient = tf.IndexedSlices(tf.placeholder(tf.float32), tf.constant([0]), [3, 2])
+        wrapped = kp.ParallaxOptimizer(tf.train.AdamOptimizer(), keras=package)
+        adapter_of(wrapped).updates(None, [(table, gradient)], None)
+    decays = [
+        operation
+        for operation in graph.get_operations()
+        if operation.type == 'Assign' and 'update_table' in operation.name
+    ]
+    assert len(decays) == 2
+    # What is assigned is computed then, too.
+    for decay in decays:
+        assert gradient.values.op in decay.inputs[1].op.control_inputs
