@@ -70,6 +70,8 @@ NOT_ON_TENSORFLOW_2 = {
     'Keras warns of `fit_generator`': (
         'tests/unit/callbacks/test_epoch_reports.py::test_number_of_batches_is_what_keras_runs['
         'fit_generator',
+        'tests/unit/test_single_process.py::test_fit_generator_gives',
+        'tests/unit/test_single_process.py::test_a_sequence_gives',
     ),
     'sync=False is refused': ('tests/parallel/training_worker.py::asynchronous',),
     'Keras has no wrappers for scikit-learn any more': (

@@ -2,15 +2,17 @@
 
 import numpy as np
 import pytest
-from frameworks import tf
+from frameworks import KERAS_PACKAGES, keras_module, tf
 
 import keras_parallax as kp
 from keras_parallax.session.graph_scope import scope_of
 
+keras = keras_module(KERAS_PACKAGES[-1])
+
 
 @pytest.fixture
 def graph():
-    tf.keras.backend.clear_session()
+    keras.backend.clear_session()
     return tf.get_default_graph()
 
 
@@ -33,7 +35,7 @@ def test_who_holds_an_earlier_session_goes_on_with_the_one_of_now(graph):
     assert sessions.session is not earlier
     sessions.session.run(number.initializer)
     assert earlier.run(number) == 2.0
-    assert tf.keras.backend.get_session() is sessions.session
+    assert keras.backend.get_session() is sessions.session
 
 
 def test_a_session_in_use_is_closed_when_it_is_over(graph):
