@@ -14,8 +14,6 @@ all that has to travel. The LSTM's weights are dense and change everywhere.
 """
 
 import functools
-import sys
-import time
 
 import click
 import corpus
@@ -23,6 +21,7 @@ import numpy as np
 import tabulate
 import tqdm
 from graphs import keras, tf
+from progress import Progress
 
 import keras_parallax as kp  # kp: the plugin
 
@@ -208,49 +207,10 @@ class HeldOutLoss(keras.callbacks.Callback):
         logs['val_log_loss'] = np.mean(losses)
 
 
-class Progress(keras.callbacks.Callback):
-    """Shows a bar, and a line for each epoch; put it after other callbacks.
-
-    Keras's own bar prints a line for each batch wherever its output is no
-    terminal, and under ``horovodrun`` it never is one.
-
-    Args:
-        words: Words per window, those of all workers.
-    """
-
-    def __init__(self, words):
-        super().__init__()
-        self.words = words
-
-    def on_train_begin(self, logs=None):
-        self.bar = tqdm.tqdm(
-            total=self.params['epochs'] * self.params['samples'] * self.words,
-            unit=' words',
-            unit_scale=True,
-            mininterval=1,
-            ncols=79,
-            ascii=True,  # horovodrun 0.19.5 may cut other signs in two, and stops there.
-            file=sys.stdout,
-        )
-
-    def on_epoch_begin(self, epoch, logs=None):
-        self.start, self.samples = time.perf_counter(), 0
-
-    def on_batch_end(self, batch, logs=None):
-        self.seconds = time.perf_counter() - self.start  # What other callbacks take is not in it.
-        self.samples += logs['size']
-        self.bar.update(logs['size'] * self.words)
-
-    def on_epoch_end(self, epoch, logs=None):
-        # The exponential is not linear: the loss is averaged over the workers first.
-        perplexity = np.exp(logs['val_log_loss'])
-        rate = self.samples * self.words / self.seconds
-        tqdm.tqdm.write(
-            f'epoch {epoch + 1}: {rate:,.0f} words/s, held-out perplexity {perplexity:.1f}'
-        )
-
-    def on_train_end(self, logs=None):
-        self.bar.close()
+def describe_epoch(logs):
+    """Returns the perplexity on held-out text, as text."""
+    # The exponential is not linear: the loss is averaged over the workers first.
+    return f'held-out perplexity {np.exp(logs["val_log_loss"]):.1f}'
 
 
 _COUNT = click.IntRange(min=1)
@@ -365,7 +325,7 @@ def main(
         print(text.describe() + '\n')
         # kp: `strategy.summary(model)` tells more: why, and what each variable costs.
         callbacks.append(PlanReport(lambda: describe(strategy.plan(model), ids, size)))
-        callbacks.append(Progress(steps * size))
+        callbacks.append(Progress('words', steps * size, describe_epoch))
 
     model.fit(
         [words, next_words],
