@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help env install demo test test-all test-unit test-parallel test-outside lint format layers docs bench bench-one bench-smoke bench-soak clean distclean
+.PHONY: help env install demo demo-mnist test test-all test-unit test-parallel test-outside lint format layers docs bench bench-one bench-smoke bench-soak clean distclean
 
 # The environment of the stack that STACK names, or else of the first one whose Python is there. Asked
 # for where it is first needed.
@@ -32,15 +32,23 @@ env: ## Build the environment (STACK=tf2.21 names another stack); a second call 
 install: ## Install the package into the environment, from the sources as they are now
 	@scripts/make_env.sh --install
 
-demo: install ## Train the example on two processes of this machine (DEMO_ARGS=...)
-	@echo 'horovodrun -np 2 -H localhost:2 python examples/lm1b.py $(DEMO_ARGS)'
+# Of the launcher no more is seen than the command.
+define train_on_two
+	@echo 'horovodrun -np 2 -H localhost:2 python $(1) $(DEMO_ARGS)'
 	@$(RUN) TF_CPP_MIN_LOG_LEVEL=2 $(ENV)/bin/python examples/without_prefix.py \
-		$(ENV)/bin/horovodrun -np 2 -H localhost:2 $(ENV)/bin/python examples/lm1b.py $(DEMO_ARGS)
+		$(ENV)/bin/horovodrun -np 2 -H localhost:2 $(ENV)/bin/python $(1) $(DEMO_ARGS)
+endef
+
+demo: install ## Train the example on two processes of this machine (DEMO_ARGS=...)
+	$(call train_on_two,examples/lm1b.py)
 	@echo
 	@echo 'To try next: text of your own, in .txt files; all of it by Horovod; the cost on 8 hosts.'
 	@echo '  make demo$(if $(STACK), STACK=$(STACK)) DEMO_ARGS="--data DIR"'
 	@echo '  make demo$(if $(STACK), STACK=$(STACK)) DEMO_ARGS="--architecture allreduce"'
 	@echo '  cd examples && ../$(ENV)/bin/keras-parallax plan lm1b:build_model --hosts 8 --alpha .02'
+
+demo-mnist: install ## The same with Horovod's first example, which reads digits (DEMO_ARGS=...)
+	$(call train_on_two,examples/mnist.py)
 
 # Side by side, because ranks wait for each other; tests/conftest.py says which share a process.
 SIDE_BY_SIDE = $(PYTEST) --numprocesses 3 --dist loadgroup

@@ -11,6 +11,7 @@ ON_TENSORFLOW_2 = (
     'tests/unit/test_logs.py',
     'tests/parallel/test_behaviour.py',
     'tests/parallel/test_equality.py',
+    'tests/parallel/test_mnist.py',
     'tests/parallel/test_names.py',
     'tests/parallel/test_saving.py',
     'tests/parallel/test_saving_by_all.py',
