@@ -91,6 +91,9 @@ SAMPLED = {
         ('test_a_worker_killed.*', None, 'tests/unit/test_atomic_files.py kills one process so'),
         ('test_a_job_killed.*', None, 'test_resuming.py breaks a run off there, on two ranks'),
     ],
+    'tests/parallel/test_mnist.py': [
+        ('.*', None, 'test_example.py trains an example, whose screen has the same form'),
+    ],
     'tests/parallel/test_resuming.py': [
         (
             '.*',
