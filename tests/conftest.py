@@ -16,10 +16,6 @@ settings.load_profile('no deadline')
 _here = os.path.dirname(os.path.abspath(__file__))
 os.environ['PYTHONPATH'] = os.pathsep.join(filter(None, [_here, os.environ.get('PYTHONPATH')]))
 
-# Horovod's thread looks every 5 ms for what to send. Several jobs run side by side here, and to
-# look less often saves them 6 % of their processor time.
-os.environ.setdefault('HOROVOD_CYCLE_TIME', '20')
-
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 #: Names of parameters for each of whose values a file's tests start a job of their own.
 JOB_PARAMETERS = ('package', 'jobs', 'ranks', 'way')

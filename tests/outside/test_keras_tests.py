@@ -41,6 +41,8 @@ def run(ranks, code, environ, folder):
         folder,
         *TESTS,
         environ=environ,
+        # The longest job of all, beside others.
+        limit=3 * launch.LIMIT_SECONDS,
     )
     failed, passed = [], 0
     for rank in range(max(ranks, 1)):
