@@ -6,6 +6,8 @@ from typing import NamedTuple, Tuple
 from keras_parallax.job.devices import GPUS_VARIABLE
 
 _OF_PARALLAX = re.compile(r'([^\s:=]+)\s*:\s*(.*)')
+#: Options of `horovodrun`.
+_SAYS_WHERE = re.compile('-np.*|--num-proc.*|-H.*|--hosts.*|--?hostfile.*')
 _OF_HOROVOD = re.compile(r'([^\s:=]+)(?:\s+slots\s*=\s*(\S+))?')
 
 
@@ -95,13 +97,16 @@ def launcher(hosts, words):
         ValueError: the words say which hosts, too.
     """
     options = list(words[1:]) if words[0] == 'horovodrun' else []
+    before = ''
     for word in options:
-        if re.fullmatch('-np.*|--num-proc.*|-H.*|--hosts.*|--?hostfile.*', word):
+        if _SAYS_WHERE.fullmatch(word):
             raise ValueError(
                 'the resource file says which hosts, so the command must not: %s' % word
             )
-        if not word.startswith('-'):
+        # What comes after an option may be its value; what comes after that, or is Python, is run.
+        if not word.startswith('-') and (not before.startswith('-') or 'python' in word):
             break
+        before = word
     if words[0] != 'horovodrun':
         options = (['python'] if words[0].endswith('.py') else []) + list(words)
     places = ','.join('%s:%d' % (host.name, host.workers) for host in hosts)

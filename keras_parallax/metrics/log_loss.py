@@ -1,7 +1,7 @@
 """How well predictions are probabilities: log loss, normalized entropy, calibration."""
 
 from keras_parallax.compat.tensorflow_api import tf
-from keras_parallax.metrics.sums import SumMetric
+from keras_parallax.metrics.sums import SumMetric, totals
 
 #: How close to 0 and 1 a prediction counts at most, as in Keras's own losses.
 _EPSILON = 1e-7
@@ -39,18 +39,12 @@ class LogLoss(SumMetric):
         ```
     """
 
-    size = 2
-
     def __init__(self, name='log_loss'):
         super().__init__(name)
 
     def sums_of(self, labels, predictions, weights):
         """The losses, and the samples."""
-        return _totals(weights * _losses(labels, predictions), weights)
-
-    def value_of(self, sums):
-        """The loss of a sample."""
-        return sums[0] / sums[1]
+        return totals(weights * _losses(labels, predictions), weights)
 
 
 class NormalizedEntropy(SumMetric):
@@ -87,7 +81,7 @@ class NormalizedEntropy(SumMetric):
 
     def sums_of(self, labels, predictions, weights):
         """The losses, the samples, and the positive ones."""
-        return _totals(weights * _losses(labels, predictions), weights, weights * labels)
+        return totals(weights * _losses(labels, predictions), weights, weights * labels)
 
     def value_of(self, sums):
         """The loss of a sample, over the entropy of the labels."""
@@ -122,19 +116,9 @@ class Calibration(SumMetric):
         ```
     """
 
-    size = 2
-
     def __init__(self, name='calibration'):
         super().__init__(name)
 
     def sums_of(self, labels, predictions, weights):
         """The predictions, and the positive samples."""
-        return _totals(weights * predictions, weights * labels)
-
-    def value_of(self, sums):
-        """The one over the other."""
-        return sums[0] / sums[1]
-
-
-def _totals(*values):
-    return tf.stack(list(map(tf.reduce_sum, values)))
+        return totals(weights * predictions, weights * labels)

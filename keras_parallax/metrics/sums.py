@@ -5,6 +5,11 @@ from keras_parallax.errors import PlanError
 from keras_parallax.session.run_errors import BATCH_MARK
 
 
+def totals(*values):
+    """The sums of vectors, a vector."""
+    return tf.stack(list(map(tf.reduce_sum, values)))
+
+
 class SumMetric:
     """A metric whose value follows from sums over samples, which add up over workers.
 
@@ -19,7 +24,7 @@ class SumMetric:
         size: how many sums there are.
     """
 
-    size = None
+    size = 2
 
     def __init__(self, name):
         # Keras writes it to a file of the model, as it does with a function's.
@@ -36,8 +41,8 @@ class SumMetric:
         raise NotImplementedError
 
     def value_of(self, sums):
-        """The metric, a scalar, given the sums over all samples."""
-        raise NotImplementedError
+        """The metric, a scalar, given the sums over all samples: the first over the second."""
+        return sums[0] / sums[1]
 
     def __call__(self, y_true, y_pred):
         """Refuses to be called as a function, of whose values Keras would make a mean."""

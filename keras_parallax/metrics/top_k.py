@@ -2,13 +2,11 @@
 
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.errors import PlanError
-from keras_parallax.metrics.sums import SumMetric
+from keras_parallax.metrics.sums import SumMetric, totals
 
 
 class _AtK(SumMetric):
     """A mean over samples of something about their `k` items with the highest predictions."""
-
-    size = 2
 
     def __init__(self, k, name):
         if k < 1:
@@ -26,10 +24,6 @@ class _AtK(SumMetric):
     def takes(self, predictions):
         """Any number."""
         return tf.reduce_all(tf.equal(predictions, predictions)), 'takes no prediction that is NaN'
-
-    def value_of(self, sums):
-        """The mean."""
-        return sums[0] / sums[1]
 
     def _hits(self, labels, predictions):
         """How many of each sample's first items are right."""
@@ -71,7 +65,7 @@ class PrecisionAtK(_AtK):
     def sums_of(self, labels, predictions, weights):
         """The samples' precisions, and the samples."""
         precisions = self._hits(labels, predictions) / self._k
-        return tf.stack([tf.reduce_sum(weights * precisions), tf.reduce_sum(weights)])
+        return totals(weights * precisions, weights)
 
 
 class RecallAtK(_AtK):
@@ -109,4 +103,4 @@ class RecallAtK(_AtK):
         right = tf.reduce_sum(labels, 1)
         weights = weights * tf.cast(right > 0, tf.float64)
         recalls = self._hits(labels, predictions) / tf.maximum(right, 1)
-        return tf.stack([tf.reduce_sum(weights * recalls), tf.reduce_sum(weights)])
+        return totals(weights * recalls, weights)

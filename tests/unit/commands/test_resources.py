@@ -55,6 +55,11 @@ def test_a_file_that_cannot_be_followed_is_refused_with_the_line(text, expected)
         (['train.py', '-H', 'high'], ['python', 'train.py', '-H', 'high']),
         (['python3', 'train.py'], ['python3', 'train.py']),
         (['horovodrun', '-p', '2222', 'python', 'a.py'], ['-p', '2222', 'python', 'a.py']),
+        (
+            ['horovodrun', '--gloo', 'python', '-u', 'a.py', '-H', 'x'],
+            ['--gloo', 'python', '-u', 'a.py', '-H', 'x'],
+        ),
+        (['horovodrun', '-p', '2222', './a', '-np'], ['-p', '2222', './a', '-np']),
     ],
 )
 def test_the_launcher_is_given_the_hosts_and_then_the_words(words, expected):
@@ -64,8 +69,9 @@ def test_the_launcher_is_given_the_hosts_and_then_the_words(words, expected):
 
 @pytest.mark.parametrize('option', ['-np', '-H', '--hosts=a:1', '-hostfile', '--hostfile'])
 def test_a_launcher_that_says_which_hosts_is_refused(option):
-    with pytest.raises(ValueError, match='the command must not: ' + option):
-        launcher(hosts_of(PARALLAX), ['horovodrun', option, 'x', 'python', 'a.py'])
+    for others in ([], ['-p', '2222'], ['--gloo']):
+        with pytest.raises(ValueError, match='the command must not: ' + option):
+            launcher(hosts_of(PARALLAX), ['horovodrun', *others, option, 'x', 'python', 'a.py'])
 
 
 def test_ranks_are_told_their_cards_in_order_of_hosts():
