@@ -34,6 +34,9 @@ SAMPLED = {
             'test_bytes.py counts bytes; the numbers show that rows are shared',
         ),
     ],
+    'tests/cluster/test_resources_on_hosts.py': [
+        ('.*', None, 'tests/parallel/test_resources.py has them, on one host'),
+    ],
     'tests/cluster/test_saving_on_hosts.py': [
         ('.*', None, 'tests/parallel/test_saving.py and test_resuming.py save, on one host'),
     ],

@@ -4,6 +4,7 @@ Usage: resources_worker.py WORD
 """
 
 import os
+import socket
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir))
@@ -17,4 +18,5 @@ with kp.ParallaxStrategy() as strategy:
     model = keras.models.Sequential([keras.layers.Embedding(4, 1, input_length=1)])
     model.compile(kp.ParallaxOptimizer(keras.optimizers.SGD()), 'mse')
 card = job.start().config.gpu_options.visible_device_list
-print('rank %d of %d has card %s, %s' % (strategy.rank, strategy.size, card, sys.argv[1]))
+place = strategy.rank, strategy.size, card, sys.argv[1], socket.gethostname()
+print('rank %d of %d has card %s, %s %s' % place)
