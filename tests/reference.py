@@ -93,6 +93,21 @@ def gated_as(cls):
     return Gated
 
 
+def load_model(keras, path, cls):
+    """A model of plain Keras from a file, whose optimizer is `gated`.
+
+    Args:
+        keras: the Keras package.
+        path: the file.
+        cls: the class of its optimizer.
+    """
+    # `keras` looks for its own optimizers by their names in small letters, `tf.keras` does not.
+    objects = dict.fromkeys([cls.__name__, cls.__name__.lower()], gated_as(cls))
+    model = keras.models.load_model(path, custom_objects=objects)
+    assert type(model.optimizer) is not cls or not hasattr(model.optimizer, 'updates')
+    return model
+
+
 def _name(variable):
     return None if variable is None else variable.op.name
 

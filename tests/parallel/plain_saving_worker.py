@@ -63,17 +63,9 @@ def main(folder, package):
         cases.train(model, cases.batches(case, saved.RANKS, saved.HALF, saved.STEPS))
         note(folder, 'plain/end/' + name, model)
 
-        cls = type(case.optimizer(keras))
-
-        class Gated:
-            @staticmethod
-            def from_config(config, cls=cls):
-                return gated(cls(**config))
-
         keras.backend.clear_session()
         path = os.path.join(folder, name + '.h5')
-        # Keras 2.2.4 looks for its own optimizers by their names in small letters.
-        model = keras.models.load_model(path, custom_objects={cls.__name__.lower(): Gated})
+        model = reference.load_model(keras, path, type(case.optimizer(keras)))
         (batch,) = cases.joined_batches(case, saved.RANKS, 1)
         ids = batch[0] if isinstance(batch[0], list) else [batch[0]]
         served, expected = serve(folder, name, ids), model.predict(ids)

@@ -143,8 +143,7 @@ def test_a_model_resumes_in_plain_keras_from_the_state_of_a_kernel(package, tmp_
 
     ours.trained(ours.compiled(case, keras), case, STEPS, save)
     keras.backend.clear_session()
-    gated = reference.gated_as(keras.optimizers.Adam)
-    resumed = keras.models.load_model(path, custom_objects={'Adam': gated})
+    resumed = reference.load_model(keras, path, keras.optimizers.Adam)
     batches = cases.batches(case, 1, STEPS // 2, STEPS)
     losses = cases.train(resumed, batches)
     np.testing.assert_allclose(losses, straight[STEPS // 2 :], rtol=1e-5)
