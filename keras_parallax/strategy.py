@@ -12,7 +12,8 @@ from keras_parallax.job.server_layout import checked
 from keras_parallax.planning import architectures, summary, units
 from keras_parallax.planning.architectures import ALLREDUCE, HYBRID, PS
 from keras_parallax.planning.costs import NOTHING_HALVED
-from keras_parallax.planning.request import SEARCH, Request, Timing, check_search, check_timing
+from keras_parallax.planning.request import Request, Timing, check_timing
+from keras_parallax.planning.search import asked_partitions, check_search
 from keras_parallax.session import graph_scope as graph_scope_module
 from keras_parallax.tables import loss_analysis
 from keras_parallax.updates import table_updates
@@ -41,7 +42,10 @@ class ParallaxStrategy:
         partitions: number of shards of every table, or a dict from names of variables to numbers;
             by default a shard on each server, or what the cost model says if `density` is given.
             `'search'` measures the first steps with several numbers, without losing any, and takes
-            the best; the choice is kept for the next job of the same model on as many hosts.
+            the best; the choice is kept for the next job of the same model on as many hosts. In a
+            dict it is for those tables, which all get the number that is found.
+        min_partitions: the least number of shards that a search tries and begins with: so many
+            that the shards of a large table fit in the servers' memory.
         density: dict from names of tables to the fraction of their rows that a worker's batch
             touches, from 0 to 1.
         sync: whether the workers' gradients of a step are applied together. `False` applies each
@@ -94,6 +98,7 @@ class ParallaxStrategy:
         overrides=None,
         architecture=HYBRID,
         partitions=None,
+        min_partitions=None,
         density=None,
         sync=True,
         max_staleness=None,
@@ -105,10 +110,11 @@ class ParallaxStrategy:
         self.timing = Timing(sync, max_staleness)
         # Workers that do not wait for each other have nothing to push together.
         together = bool(local_aggregation and sync)
+        partitions = asked_partitions(partitions, min_partitions)
         self.request = Request(dict(overrides or {}), architecture, partitions, density, together)
         architectures.check(architecture)
         check_timing(architecture, self.timing)
-        check_search(self.request, self.timing.sync)
+        check_search(partitions, architecture, self.timing.sync)
         if architecture == ALLREDUCE and checked(servers) is not None:
             raise PlanError(
                 "servers is for shards, and architecture='allreduce' has none; leave one of the "
@@ -249,15 +255,12 @@ class ParallaxStrategy:
         step = getattr(model.optimizer, '_parallax_step', None)
         if step is not None and step.spec.loss is loss:
             return step.plan
-        request = self.request
-        if request.partitions == SEARCH:
-            request = request._replace(partitions=None)
         settings = getattr(model.optimizer, '_parallax_settings', None)
         return loss_analysis.plan_model(
             loss,
             keras_api.trained_weights(model),
             graph_scope,
-            request,
+            self.request,
             settings.halved if settings else NOTHING_HALVED,
             adapter_of(model.optimizer).reach if settings else None,
         )

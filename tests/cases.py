@@ -42,7 +42,7 @@ class Case(NamedTuple):
     @property
     def steps(self):
         """The number of steps to compare; a plan that changes does so after every tenth."""
-        changes = any(value in ('auto', 'search') for value in self.strategy.values())
+        changes = any("'%s'" % word in str(self.strategy) for word in ('auto', 'search'))
         return 20 if changes else 10
 
 
@@ -707,6 +707,12 @@ def _engine_cases():
     found['one_clipnorm'] = CASES['clipnorm']._replace(strategy={'partitions': 1})
     found['half_still'] = CASES['shared_adam']._replace(model=half_still)
     found['allreduce_clipnorm'] = CASES['clipnorm']._replace(strategy={'architecture': 'allreduce'})
+    found['search_chosen'] = found['waiting']._replace(
+        strategy={
+            'partitions': {'words/embeddings': 'search', 'classes/embeddings': 3},
+            'min_partitions': 4,
+        }
+    )
     return found
 
 

@@ -45,25 +45,26 @@ class Fit(NamedTuple):
         return min([max(lowest, min(highest, near)) for near in around], key=self.seconds)
 
 
-def next_count(measured, start, most, limit=10):
+def next_count(measured, start, least, most, limit=10):
     """The number of shards to measure next, or `None` when the search is over.
 
     Doubles from `start`, the number of servers, while the step gets faster, and then halves from
-    `start` while it does. It goes no higher than `most`, as no table can have more shards than
-    rows, and stops after `limit` measurements, which are `measured` in the order in which they were
-    asked for.
+    `start` while it does. It goes no lower than `least` and no higher than `most`, as no table can
+    have more shards than rows, and stops after `limit` measurements, which are `measured` in the
+    order in which they were asked for.
 
     Example:
         ```python
-        >>> next_count([(4, 0.50), (8, 0.40)], start=4, most=1000)
+        >>> next_count([(4, 0.50), (8, 0.40)], start=4, least=1, most=1000)
         16
-        >>> next_count([(4, 0.50), (8, 0.60)], start=4, most=1000)
+        >>> next_count([(4, 0.50), (8, 0.60)], start=4, least=1, most=1000)
         2
         ```
     """
     if len(measured) >= limit:
         return None
-    start = max(1, min(start, most))
+    least = max(1, min(least, most))
+    start = max(least, min(start, most))
     if not measured:
         return start
     rising = [measured[0]] + [pair for pair in measured if pair[0] > start]
@@ -72,8 +73,8 @@ def next_count(measured, start, most, limit=10):
         doubled = min(2 * rising[-1][0], most)
         if doubled > rising[-1][0]:
             return doubled
-    if _improves(falling) and falling[-1][0] > 1:
-        return falling[-1][0] // 2
+    if _improves(falling) and falling[-1][0] > least:
+        return max(least, falling[-1][0] // 2)
     return None
 
 

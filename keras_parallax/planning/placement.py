@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from keras_parallax.planning import architectures, costs
 from keras_parallax.planning import classify as rules
+from keras_parallax.planning.search import Search
 
 #: A variable of so few bytes is no burden to the memory of a single machine.
 _SMALL_BYTES = 64 * 2**20
@@ -167,7 +168,7 @@ def with_shards(uses, planned, servers, architecture, partitions, cluster, fp16)
     ]
     counts = []
     for (first, *_), weight in zip(groups, weights):
-        wanted = _wanted(planned[first], partitions)
+        wanted = _wanted(planned[first], partitions, servers)
         if in_one_piece(uses[first]):
             counts.append(1)
         elif wanted is not None:
@@ -185,7 +186,7 @@ def with_shards(uses, planned, servers, architecture, partitions, cluster, fp16)
 
 def _placed_as(use, variable, partitions, servers):
     """A key: variables that have the same are placed as one, so that their rows travel together."""
-    wanted = _wanted(variable, partitions)
+    wanted = _wanted(variable, partitions, servers)
     # Several in the same few pieces would burden the few servers that hold them.
     uneven = in_one_piece(use) or (wanted is not None and wanted % servers)
     if use.asked_by is None or variable.kind != rules.SPARSE or uneven:
@@ -193,7 +194,9 @@ def _placed_as(use, variable, partitions, servers):
     return use.asked_by, wanted, variable.rows, variable.dtype, variable.alpha
 
 
-def _wanted(variable, partitions):
+def _wanted(variable, partitions, servers):
+    if isinstance(partitions, Search):
+        return partitions.wanted(variable.name, servers) if variable.kind == rules.SPARSE else None
     if isinstance(partitions, Mapping):
         return partitions.get(variable.name)
     return partitions if variable.kind == rules.SPARSE else None

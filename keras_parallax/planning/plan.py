@@ -14,6 +14,7 @@ from keras_parallax.planning.request import (
     check_partitions,
     is_table,
 )
+from keras_parallax.planning.search import Search
 from keras_parallax.planning.units import counted
 
 #: Of more servers than these, or ranges of them, only the number is given.
@@ -219,7 +220,8 @@ def make_plan(
             whichever is cheaper; `'ps'`: dense variables on servers too; `'auto'`: tables that are
             cheaper as dense variables become dense.
         partitions: number of shards of every table, or a dict from variable names to numbers, or
-            `None` to choose. No variable gets more shards than it has rows.
+            `None` to choose, or a `search.Search` of which nothing is found yet. No variable gets
+            more shards than it has rows.
         density: dict from names of tables to the fraction of rows that a worker's batch touches,
             or `None`.
         local_aggregation: whether a row that several workers of a host touch crosses the network
@@ -268,7 +270,8 @@ def make_plan(
 
 
 def _check_together(architecture, partitions, reach):
-    if architecture == architectures.PS or partitions is not None:
+    is_open = isinstance(partitions, Search) and partitions.chosen is None
+    if architecture == architectures.PS or not (partitions is None or is_open):
         asked = "architecture='ps'" if architecture == architectures.PS else 'partitions'
         raise PlanError(
             '%s puts variables on servers, but every rank must hold them all: %s. Leave it out, or '

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Optional
 from keras_parallax.errors import PlanError
 from keras_parallax.planning import architectures, placement
 from keras_parallax.planning import classify as rules
+from keras_parallax.planning.search import SEARCH, Search
 
 
 class Timing(NamedTuple):
@@ -41,27 +42,11 @@ def check_timing(architecture, timing):
         raise PlanError('max_staleness must be a whole number from 0, but %r was given.' % (bound,))
 
 
-SEARCH = 'search'
-
-
-def check_search(request, sync):
-    """Refuses a `Request` for a search that makes no sense, with a `PlanError`."""
-    partitions, architecture = request.partitions, request.architecture
-    if isinstance(partitions, str) and partitions != SEARCH:
-        raise PlanError(
-            "partitions must be a number, a dict from names of variables to numbers, or 'search', "
-            'but %r was given.' % partitions
-        )
-    if partitions == SEARCH and (architecture == architectures.ALLREDUCE or not sync):
-        raise PlanError(
-            "partitions='search' measures synchronous steps with tables on servers, but %s was "
-            'given; leave one of the two out.'
-            % ('sync=False' if not sync else 'architecture=%r' % architecture)
-        )
-
-
 class Request(NamedTuple):
-    """What the user asks of a plan: the arguments of `make_plan` of the same names."""
+    """What the user asks of a plan: the arguments of `make_plan` of the same names.
+
+    Of these `partitions` may be a `search.Search`, too.
+    """
 
     overrides: Optional[Mapping] = None
     architecture: str = architectures.HYBRID
@@ -108,6 +93,9 @@ def check_partitions(partitions, uses, architecture, overrides):
             "partitions is for tables on servers, and architecture='allreduce' has none; leave one "
             'of the two out.'
         )
+    is_search = isinstance(partitions, Search)
+    if is_search:
+        partitions = partitions.chosen or {}
     if not isinstance(partitions, Mapping):
         _check_number('partitions', partitions)
         return
@@ -116,18 +104,20 @@ def check_partitions(partitions, uses, architecture, overrides):
         if use.name not in partitions:
             continue
         number = partitions[use.name]
-        _check_number('partitions of %s' % use.name, number)
+        is_open = is_search and number == SEARCH
+        if not is_open:
+            _check_number('partitions of %s' % use.name, number)
         kind, reason = rules.classify(use, overrides.get(use.name))
         if architecture != architectures.PS and kind == rules.DENSE:
             raise PlanError(
                 'partitions names %s, which is dense: it is %s, so every rank holds it. Take it '
                 "out, or choose architecture='ps'." % (use.name, reason)
             )
-        if number > 1 and placement.in_one_piece(use):
+        if (is_open or number > 1) and placement.in_one_piece(use):
             raise PlanError(
-                'partitions asks for %d shards of %s, which must stay in one piece: its '
+                'partitions asks for %s shards of %s, which must stay in one piece: its '
                 "regularizer, its constraint or the optimizer's formula reaches over the whole "
-                'table.' % (number, use.name)
+                'table.' % ('the best number of' if is_open else number, use.name)
             )
 
 

@@ -29,15 +29,15 @@ class PartitionSearch:
         change: function that gives the tables a number of shards; every rank calls it at the same
             step.
         start: the number of shards to begin with, which the step has now.
-        most: the largest number to try.
+        limits: the smallest and the largest number to try, as far as tables have so many rows.
         gather: function that gathers a value from every rank.
         key: the `cache_key` of the model and the cluster.
         tell: function that takes the report, on rank 0; `None` on the others.
     """
 
-    def __init__(self, change, start, most, gather, key, tell):
+    def __init__(self, change, start, limits, gather, key, tell):
         self._change, self._gather, self._tell, self._key = change, gather, tell, key
-        self._start, self._most = start, most
+        self._start, self._limits = start, limits
         self._count, self._measured, self._seconds = start, [], []
 
     def after_step(self, seconds):
@@ -51,7 +51,7 @@ class PartitionSearch:
         medians = self._gather(statistics.median(self._seconds[SKIPPED_STEPS:]))
         self._seconds = []
         self._measured.append((self._count, sum(medians) / len(medians)))
-        following = partition_fit.next_count(self._measured, self._start, self._most)
+        following = partition_fit.next_count(self._measured, self._start, *self._limits)
         if following is not None:
             self._use(following)
             return True

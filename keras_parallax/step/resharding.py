@@ -4,7 +4,7 @@ from keras_parallax.compat import tensorflow_api
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.errors import PlanError
 from keras_parallax.planning import architectures
-from keras_parallax.planning.request import SEARCH
+from keras_parallax.planning.search import Search
 from keras_parallax.step.operations import StepOperations
 from keras_parallax.tables.pull import pull_again, redirect_readers
 from keras_parallax.tables.rows import Rows, ShardedRows
@@ -21,7 +21,7 @@ def check_moves(spec, operations):
     """
     if operations.state is not None or not spec.has_shards:
         return
-    if spec.asked.partitions == SEARCH:
+    if isinstance(spec.asked.partitions, Search):
         moves, instead = "partitions='search'", '`partitions` as a number'
     elif spec.asked.architecture == architectures.AUTO and operations.meter is not None:
         moves, instead = "architecture='auto'", '`density` for every table'

@@ -4,7 +4,6 @@ import itertools
 
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.errors import ParallaxError
-from keras_parallax.planning.request import SEARCH
 from keras_parallax.session.graph_lock import lock_of
 from keras_parallax.step import resharding
 from keras_parallax.step.agreement import check_agreement, model_report
@@ -161,8 +160,6 @@ def build_step(spec):
 
 def _build(spec):
     request = spec.asked
-    if request.partitions == SEARCH:
-        request = request._replace(partitions=None)
     plan, scope, rank, gather = spec.plan_for(request), spec.scope, spec.job.rank, spec.job.gather
     sharded = any(planned.shards for planned in plan.variables)
     present, several = {}, scope is not None and spec.job.size > 1

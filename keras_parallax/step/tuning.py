@@ -3,7 +3,7 @@
 from keras_parallax.logs import logger
 from keras_parallax.planning import architectures, predict
 from keras_parallax.planning.classify import SPARSE
-from keras_parallax.planning.request import SEARCH
+from keras_parallax.planning.search import Search
 from keras_parallax.step import partition_search
 from keras_parallax.step.agreement import model_report
 from keras_parallax.step.resharding import may_move
@@ -22,7 +22,7 @@ class Tuning:
 
     def __init__(self, step):
         self._step, self._search = step, None
-        if step.spec.asked.partitions == SEARCH:
+        if isinstance(step.spec.asked.partitions, Search):
             with step.call('the first training call of a model'):
                 self._search = self._begin_search()
 
@@ -33,18 +33,22 @@ class Tuning:
         return request._replace(density=density, **changes)
 
     def _replan(self, count):
-        self._step.replan(self._request(partitions=count))
+        asked = self._step.spec.asked.partitions
+        self._step.replan(self._request(partitions=asked.with_count(count)))
 
     def _begin_search(self):
         """The search for the number of shards, or `None`: maybe an earlier job has chosen it."""
         step = self._step
+        spec, asked = step.spec, step.spec.asked.partitions
         # A table that every rank holds has none, whatever their number.
         tables = [
-            planned for planned in step.plan.variables if planned.kind == SPARSE and planned.shards
+            planned
+            for planned in step.plan.variables
+            if planned.kind == SPARSE and planned.shards and asked.is_for(planned.name)
         ]
         if not tables:
             return None
-        spec, most = step.spec, max(planned.rows for planned in tables)
+        most = max(planned.rows for planned in tables)
         report = model_report(step.plan, spec.optimizer, spec.settings, [step.request, spec.timing])
         key = partition_search.cache_key(report, spec.job.cluster)
         # What rank 0 remembers counts.
@@ -58,7 +62,7 @@ class Tuning:
         return partition_search.PartitionSearch(
             self._replan,
             start=start,
-            most=most,
+            limits=(asked.least, most),
             gather=step.gather,
             key=key,
             tell=_tell if step.rank == 0 else None,

@@ -19,10 +19,10 @@ def seconds(curve):
     return [(shards, 1 / speed) for shards, speed in curve.items()]
 
 
-def search(measure, start, most=10**6, limit=10):
+def search(measure, start, most=10**6, limit=10, least=1):
     measured = []
     while True:
-        shards = next_count(measured, start, most, limit)
+        shards = next_count(measured, start, least, most, limit)
         if shards is None:
             return measured
         measured.append((shards, measure(shards)))
@@ -70,17 +70,26 @@ def test_a_search_does_not_try_more_shards_than_rows():
     assert [shards for shards, _ in search(lambda shards: 1 / shards, 9, most=5)] == [5, 2]
 
 
+def test_a_search_does_not_try_less_than_its_minimum():
+    assert [shards for shards, _ in search(float, start=8, least=3)] == [8, 16, 4, 3]
+    assert [shards for shards, _ in search(float, start=2, least=5)] == [5, 10]
+    # More than there are rows cannot be.
+    assert [shards for shards, _ in search(float, start=2, most=4, least=5)] == [4]
+
+
 def test_a_single_row_is_measured_once():
     assert [shards for shards, _ in search(float, start=4, most=1)] == [1]
 
 
-@given(st.data(), st.integers(1, 64), st.integers(1, 5000), st.integers(1, 12))
-def test_a_search_ends_within_its_limit_and_measures_nothing_twice(data, start, most, limit):
-    measured = search(lambda shards: data.draw(st.floats(0.001, 1)), start, most, limit)
+@given(st.data(), st.integers(1, 64), st.integers(1, 5000), st.integers(1, 12), st.integers(1, 99))
+def test_a_search_ends_within_its_limits_and_measures_nothing_twice(
+    data, start, most, limit, least
+):
+    measured = search(lambda shards: data.draw(st.floats(0.001, 1)), start, most, limit, least)
     tried = [shards for shards, _ in measured]
     assert 1 <= len(tried) <= limit
     assert len(set(tried)) == len(tried)
-    assert all(1 <= shards <= most for shards in tried)
+    assert all(min(least, most) <= shards <= most for shards in tried)
 
 
 @given(CURVES, st.integers(1, 64), st.integers(1, 5000))

@@ -6,7 +6,8 @@ from uses import dense, table
 from keras_parallax.errors import PlanError
 from keras_parallax.planning.classify import DENSE, WHOLE_TABLE
 from keras_parallax.planning.plan import make_plan
-from keras_parallax.planning.request import SEARCH, Request, Timing, check_search, check_timing
+from keras_parallax.planning.request import Timing, check_timing
+from keras_parallax.planning.search import Search
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones():
@@ -28,6 +29,9 @@ def test_an_unknown_name_is_refused_with_the_known_ones():
         ({'tabel': 2}, 'partitions names tabel, but the trainable variables of the model are'),
         ({'out/kernel': 2}, 'partitions names out/kernel, which is dense: it is read whole by'),
         ({'whole': 2}, 'partitions asks for 2 shards of whole, which must stay in one piece'),
+        (Search({'whole': 'search'}), 'asks for the best number of shards of whole, which must'),
+        (Search({'out/kernel': 'search'}), 'partitions names out/kernel, which is dense'),
+        (Search({'tabel': 'search'}), 'partitions names tabel, but the trainable variables'),
     ],
 )
 def test_partitions_that_cannot_be_are_refused_with_the_reason(partitions, message):
@@ -84,30 +88,3 @@ def test_a_timing_that_makes_no_sense_is_refused(architecture, timing, message):
 @pytest.mark.parametrize('timing', [Timing(), Timing(False), Timing(False, 0), Timing(False, 3)])
 def test_workers_need_not_wait_where_rows_are_on_servers(architecture, timing):
     check_timing(architecture, timing)
-
-
-# --- the search for a number of shards -----------------------------------------
-
-
-@pytest.mark.parametrize(
-    'request_of_user, sync, message',
-    [
-        (Request(partitions='find'), True, "'search', but 'find' was given"),
-        (Request(partitions=SEARCH), False, 'but sync=False was given'),
-        (
-            Request(partitions=SEARCH, architecture='allreduce'),
-            True,
-            "but architecture='allreduce' was given",
-        ),
-    ],
-)
-def test_a_search_that_makes_no_sense_is_refused(request_of_user, sync, message):
-    with pytest.raises(PlanError) as caught:
-        check_search(request_of_user, sync)
-    assert message in str(caught.value)
-
-
-@pytest.mark.parametrize('partitions', [None, 3, {'table': 2}])
-@pytest.mark.parametrize('sync', [True, False])
-def test_without_a_search_there_is_nothing_to_refuse(partitions, sync):
-    check_search(Request(partitions=partitions), sync)

@@ -89,7 +89,7 @@ def searched(seconds_of, ranks=1):
     """The numbers that a search has changed to, and its report, for a duration by number."""
     counts, reports = [4], []
     search = partition_search.PartitionSearch(
-        counts.append, start=4, most=100, gather=lambda value: [value] * ranks, key=KEY,
+        counts.append, start=4, limits=(1, 100), gather=lambda value: [value] * ranks, key=KEY,
         tell=reports.append,
     )  # fmt: skip
     while search.after_step(seconds_of(counts[-1])):

@@ -7,7 +7,8 @@ import pytest
 from frameworks import tf
 
 from keras_parallax.errors import PlanError
-from keras_parallax.planning.request import SEARCH, Request
+from keras_parallax.planning.request import Request
+from keras_parallax.planning.search import Search
 from keras_parallax.step import resharding
 from keras_parallax.tables.rows import ShardedRows
 
@@ -30,7 +31,7 @@ class Operations(NamedTuple):
 @pytest.mark.parametrize(
     'asked, message',
     [
-        (Request(partitions=SEARCH), "partitions='search' moves .* slots of Lamb .*`partitions`"),
+        (Request(partitions=Search()), "partitions='search' moves .* slots of Lamb .*`partitions`"),
         (Request(architecture='auto'), "architecture='auto' moves .* slots of Lamb .*`density`"),
     ],
 )

@@ -8,7 +8,8 @@ import pytest
 from keras_parallax.planning.classify import VariableUse
 from keras_parallax.planning.costs import Cluster
 from keras_parallax.planning.plan import make_plan
-from keras_parallax.planning.request import SEARCH, Request, Timing
+from keras_parallax.planning.request import Request, Timing
+from keras_parallax.planning.search import SEARCH, Search
 from keras_parallax.step import partition_search, tuning
 
 NAMES = 'words', 'items', 'users'
@@ -46,7 +47,8 @@ class Step:
     def __init__(self, asked, remembered=None, scope=None):
         self.spec = Spec(asked, scope or Scope())
         self.spec.scope.runs.train_steps.append(self)
-        self.request = asked._replace(partitions=None if asked.partitions == SEARCH else ONE_EACH)
+        is_search = isinstance(asked.partitions, Search)
+        self.request = asked if is_search else asked._replace(partitions=ONE_EACH)
         self.density, self.tables, self.followed, self._known = {}, {'words': 1}, [], remembered
 
     @property
@@ -113,7 +115,7 @@ def test_without_a_measurement_nothing_is_asked():
 
 
 def test_the_choice_of_an_earlier_job_is_followed_at_once():
-    step = Step(Request(partitions=SEARCH), remembered=7)
+    step = Step(Request(partitions=Search()), remembered=7)
     tuned = tuning.Tuning(step)
     assert [request.partitions for request in step.followed] == [7]
     for _ in range(100):
@@ -122,18 +124,25 @@ def test_the_choice_of_an_earlier_job_is_followed_at_once():
 
 
 def test_a_search_tries_numbers_with_the_densities_that_were_measured():
-    step = Step(Request(partitions=SEARCH))
+    step = Step(Request(partitions=Search()))
     step.gather = lambda value: [value]
     tuned = tuning.Tuning(step)
     for _ in range(partition_search.SKIPPED_STEPS + partition_search.MEASURED_STEPS - 1):
         tuned.after_run(1.0, False)
     (followed,) = measured(step, tuned, words=0.5, items=0.5)
-    assert followed.partitions not in (None, SEARCH, 2)
+    assert isinstance(followed.partitions, int) and followed.partitions != 2
     assert followed.density == {'words': 0.5, 'items': 0.5}
 
 
+def test_a_search_for_some_tables_changes_only_those():
+    step = Step(Request(partitions=Search({'words': SEARCH, 'items': 3}, least=5)), remembered=7)
+    assert [len(planned.shards) for planned in step.plan.variables] == [5, 3, 2]
+    tuning.Tuning(step)
+    assert [len(planned.shards) for planned in step.plan.variables] == [7, 3, 2]
+
+
 def test_a_search_ends_where_another_model_trains_a_table_too(caplog):
-    step = Step(Request(partitions=SEARCH))
+    step = Step(Request(partitions=Search()))
     step.rank = 0
     tuned = tuning.Tuning(step)
     Step(Request(), scope=step.spec.scope)
