@@ -3,8 +3,8 @@
 
 # The environment of the stack that STACK names, or else of the first one whose Python is there. Asked
 # for where it is first needed.
-ENV = $(eval ENV := $(shell STACK='$(STACK)' scripts/choose_stack.sh 2>/dev/null | sed -n 2p))$(ENV)
-export STACK
+ENV = $(eval ENV := $(shell STACK='$(STACK)' MPI='$(MPI)' scripts/choose_stack.sh 2>/dev/null | sed -n 2p))$(ENV)
+export STACK MPI
 
 # Programs of the environment start each other by name (horovodrun starts python, tests start
 # horovodrun), so its bin/ leads PATH, activated or not. Not exported to the whole
@@ -26,7 +26,7 @@ endif
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' Makefile
 
-env: ## Build the environment (STACK=tf2.21 names another stack); a second call returns at once
+env: ## Build the environment (STACK=tf2.21: another stack; MPI=1: with MPI); a second call returns at once
 	@scripts/make_env.sh
 
 install: ## Install the package into the environment, from the sources as they are now

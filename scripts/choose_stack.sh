@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Chooses a stack of requirements/stacks.txt: the one that STACK names, or the first whose Python is
-# there. Prints five lines: the stack's name, the folder of its environment, its Python, Debian's
+# there; with MPI=1, one whose Horovod has MPI. Prints five lines: the stack's name, the folder of its environment, its Python, Debian's
 # packages that this Python lacks, and why it was chosen.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -45,6 +45,7 @@ while IFS='|' read -r name versions _; do
             find_python "$version" $state || continue
             environment=.venv-$name
             if [ "$name" = tf1.11 ]; then environment=.venv; fi
+            if [ -n "${MPI:-}" ]; then environment+=-mpi; fi
             packages=
             if [ $state = bare ]; then packages=python$version-venv; fi
             if [ -n "${STACK:-}" ]; then

@@ -20,8 +20,8 @@ import zipfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
-#: TensorFlow and Gloo and nothing else. Gloo asks for a CMake of 2.8, which CMake 4 refuses without
-#: the last.
+#: TensorFlow and Gloo and nothing else, unless the environment says so. Gloo asks for a CMake of
+#: 2.8, which CMake 4 refuses without the last.
 SWITCHES = {
     'HOROVOD_WITH_TENSORFLOW': '1',
     'HOROVOD_WITHOUT_PYTORCH': '1',
@@ -38,6 +38,7 @@ WORKS = """
 import horovod, horovod.tensorflow
 assert 'horovod==' + horovod.__version__ == %r, horovod.__version__
 assert horovod.tensorflow.gloo_built(), 'Horovod was built without Gloo'
+assert horovod.tensorflow.mpi_built() or not %r, 'Horovod was built without MPI'
 """
 
 #: What scripts/cxx_without_xla.sh says when it has done its work.
@@ -52,15 +53,20 @@ def say(message):
     print('env: ' + message, flush=True)
 
 
+def check(requirement):
+    """The text of a program that ends well where the wanted Horovod can be imported."""
+    return WORKS % (requirement, bool(os.environ.get('HOROVOD_WITH_MPI')))
+
+
 def works(requirement):
     """Whether Horovod of the wanted version is installed and can be imported."""
-    command = [sys.executable, '-c', WORKS % requirement]
+    command = [sys.executable, '-c', check(requirement)]
     return subprocess.call(command, stderr=subprocess.DEVNULL) == 0
 
 
 def require(requirement):
     """Imports Horovod, for all to see what goes wrong."""
-    subprocess.check_call([sys.executable, '-c', WORKS % requirement])
+    subprocess.check_call([sys.executable, '-c', check(requirement)])
 
 
 def tensorflow_parts():

@@ -5,6 +5,7 @@
 #   scripts/make_env.sh --install    also installs the project again (about 2 s)
 #   scripts/make_env.sh --cluster    also sees to the system packages of tests/cluster
 #   STACK=tf2.15 scripts/make_env.sh names a stack of requirements/stacks.txt
+#   MPI=1 scripts/make_env.sh        builds Horovod on MPI as well, in an environment beside the other
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH="$PATH:/usr/sbin:/sbin" # where `ip` and `sshd` are, though not on every user's PATH
@@ -47,6 +48,10 @@ if [ $build = yes ]; then
     need "$cc" "$cc"
     need make make
     need cmake cmake
+    if [ -n "${MPI:-}" ]; then
+        need mpirun openmpi-bin
+        need mpicxx libopenmpi-dev
+    fi
     # clang has no C++ library of its own; g++ brings libstdc++ with its headers. So compile.
     echo '#include <string>' | "$cxx" -x c++ -fsyntax-only - 2>/dev/null || packages+=(g++)
 fi
@@ -92,7 +97,9 @@ if [ $build = yes ]; then
     grep -v '^horovod==' "$lock" >"$env/lock-but-horovod.txt"
     "$env/bin/pip" install -qq --no-deps -r "$env/lock-but-horovod.txt"
 
-    # Compiled against the TensorFlow that is installed by now, hence last.
+    # Compiled against the TensorFlow that is installed by now, hence last. Horovod 0.19.5 leaves MPI
+    # out whatever HOROVOD_WITHOUT_MPI says, if it says anything.
+    if [ -n "${MPI:-}" ]; then export HOROVOD_WITH_MPI=1 HOROVOD_WITHOUT_MPI=; fi
     "$env/bin/python" scripts/install_horovod.py "$(grep '^horovod==' "$lock")" "$cc" "$cxx"
 fi
 

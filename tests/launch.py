@@ -1,12 +1,19 @@
-"""Starts parallel jobs for the tests with the real `horovodrun`."""
+"""Starts parallel jobs for the tests with the real `horovodrun`, or with `mpirun`."""
 
+import json
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import warnings
 from typing import NamedTuple
+
+import psutil
+
+from keras_parallax.failures import watchdog
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 #: A job that hangs is ended after this long; no verdict depends on how fast a job is.
@@ -14,7 +21,21 @@ LIMIT_SECONDS = 600
 #: How long `horovodrun` may take until it has started a rank; it needs about 2 seconds.
 START_SECONDS = 60
 #: Makes each rank say that it has come to life, from a shell, before Python has even loaded.
-_SAY_STARTED = 'echo "RANK $HOROVOD_RANK STARTED"; exec "$@"'
+_SAY_STARTED = 'echo "RANK ${HOROVOD_RANK-$OMPI_COMM_WORLD_RANK} STARTED"; exec "$@"'
+
+#: The launchers of Open MPI may run as root in a container, and leave a processor that they wait on
+#: to others: tests have more processes than processors.
+MPI_ENVIRON = {
+    'OMPI_ALLOW_RUN_AS_ROOT': '1',
+    'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1',
+    'OMPI_MCA_mpi_yield_when_idle': '1',
+}
+#: How each launcher is told of the ranks: options for their number, twice.
+LAUNCHERS = {
+    'horovodrun --gloo': 'horovodrun -np %d -H localhost:%d --gloo',
+    'horovodrun --mpi': 'horovodrun -np %d -H localhost:%d --mpi',
+    'mpirun': 'mpirun -np %d -H localhost:%d --bind-to none --mca btl_tcp_if_include lo',
+}
 
 
 class Outcome(NamedTuple):
@@ -24,8 +45,16 @@ class Outcome(NamedTuple):
     output: str
 
 
-def run(ranks, script, *arguments, environ=None, prefix=(), limit=LIMIT_SECONDS):
-    """Runs a script of the `tests` folder, under `horovodrun` if `ranks` is not 0.
+def run(
+    ranks,
+    script,
+    *arguments,
+    environ=None,
+    prefix=(),
+    limit=LIMIT_SECONDS,
+    launcher='horovodrun --gloo',
+):
+    """Runs a script of the `tests` folder, under a launcher if `ranks` is not 0.
 
     Args:
         ranks: number of workers; 0 starts the script as it is, with no launcher.
@@ -34,11 +63,12 @@ def run(ranks, script, *arguments, environ=None, prefix=(), limit=LIMIT_SECONDS)
         environ: further environment variables.
         prefix: a command that starts the launcher, for instance in a network namespace.
         limit: seconds after which the job is ended and counts as hung.
+        launcher: one of `LAUNCHERS`.
 
     Returns:
         An `Outcome`. Every process of the job has ended by then.
     """
-    command, full = _prepare(ranks, script, arguments, environ, prefix)
+    command, full = _prepare(ranks, script, arguments, environ, prefix, launcher)
     if ranks:
         outcome = _run(command, full, limit, must_start=True)
         if outcome:
@@ -64,7 +94,7 @@ def start(ranks, script, *arguments, output):
     Returns:
         The launcher's `subprocess.Popen`.
     """
-    command, full = _prepare(ranks, script, arguments, None, ())
+    command, full = _prepare(ranks, script, arguments, None, (), 'horovodrun --gloo')
     return subprocess.Popen(
         command,
         stdout=output,
@@ -75,16 +105,17 @@ def start(ranks, script, *arguments, output):
     )
 
 
-def _prepare(ranks, script, arguments, environ, prefix):
+def _prepare(ranks, script, arguments, environ, prefix, launcher):
     """The command and the environment for `run` and `start`."""
     folder = os.path.dirname(sys.executable)
     command = [sys.executable, os.path.join(HERE, script)] + list(map(str, arguments))
     if ranks:
-        command = [
-            os.path.join(folder, 'horovodrun'), '-np', str(ranks), '-H', 'localhost:%d' % ranks,
-            '--gloo', 'sh', '-c', _SAY_STARTED, 'sh',
-        ] + command  # fmt: skip
-    full = dict(os.environ, TF_CPP_MIN_LOG_LEVEL='2', **(environ or {}))
+        start = (LAUNCHERS[launcher] % (ranks, ranks)).split()
+        if start[0] == 'horovodrun':
+            start[0] = os.path.join(folder, start[0])
+        command = start + ['sh', '-c', _SAY_STARTED, 'sh'] + command
+    full = dict(os.environ, TF_CPP_MIN_LOG_LEVEL='2', **MPI_ENVIRON)
+    full.update(environ or {})
     full['PATH'] = folder + os.pathsep + full.get('PATH', '')
     return list(prefix) + command, full
 
@@ -123,3 +154,18 @@ def _run(command, environ, limit, must_start):
     if not started and (hangs or code):
         return None
     return Outcome(None if hangs else code, ''.join(lines))
+
+
+def left_over(output):
+    """The processes of a job that still run, their watchdogs, and the ports it still has open."""
+    processes, ports = [], []
+    commands = [process.info['cmdline'] or [] for process in psutil.process_iter(['cmdline'])]
+    words = [command[4] for command in commands if command[2:3] == [watchdog.__file__]]
+    watched = [str(json.loads(text)[0]) for text in words]
+    for number, port in re.findall(r'PROCESS (\d+) PORT (\d+)', output):
+        if psutil.pid_exists(int(number)) or number in watched:
+            processes.append(number)
+        with socket.socket() as probe:
+            if probe.connect_ex(('127.0.0.1', int(port))) == 0:
+                ports.append(port)
+    return processes + ports

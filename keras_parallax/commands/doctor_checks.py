@@ -88,10 +88,16 @@ def check_controllers(host, facts):
     rebuild = 'HOROVOD_WITH_GLOO=1 ' + SUPPORTED['Horovod'][1]
     if not built['gloo']:
         verdict = WARNING if built['mpi'] else FAILURE
-        message = 'Horovod was built without Gloo, with which this package is tested.'
+        message = 'Horovod was built without Gloo, with which most of this package is tested.'
         return [Finding(verdict, check, host, message, rebuild)]
-    names = [label for name, label in (('gloo', 'Gloo'), ('mpi', 'MPI')) if built[name]]
-    return [Finding(OK, check, host, 'Horovod has %s.' % ' and '.join(names))]
+    if not built['mpi']:
+        return [Finding(OK, check, host, 'Horovod has Gloo.')]
+    if facts['mpirun'] is None:
+        message = 'Horovod has Gloo and MPI, which horovodrun takes, but there is no mpirun.'
+        remedy = 'Install Open MPI (apt-get install openmpi-bin), or start with horovodrun --gloo.'
+        return [Finding(WARNING, check, host, message, remedy)]
+    message = 'Horovod has Gloo and MPI (%s); horovodrun takes MPI unless it is told --gloo.'
+    return [Finding(OK, check, host, message % facts['mpirun'])]
 
 
 def check_gpu(host, facts):

@@ -45,6 +45,7 @@ def collect(disk, files):
         'filtered': _is_filtered(),
         'cards': len(glob.glob('/dev/nvidia[0-9]*')),
         'code': _code('keras_parallax'),
+        'mpirun': _mpirun(),
         'problems': {},
     }
     _try(facts, 'interfaces', _interfaces)
@@ -113,6 +114,16 @@ def _horovod_built():
     import horovod.tensorflow as hvd
 
     return {name: bool(getattr(hvd, name + '_built')()) for name in ('gloo', 'mpi', 'nccl')}
+
+
+def _mpirun():
+    """What `mpirun` says that it is, or `None` if there is none."""
+    if shutil.which('mpirun') is None:
+        return None
+    said = subprocess.run(
+        ['mpirun', '--version'], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ).stdout.decode('utf-8', 'replace')
+    return (said.splitlines() or [''])[0].strip()
 
 
 def _code(package):

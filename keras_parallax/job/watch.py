@@ -27,6 +27,7 @@ from keras_parallax.failures.diagnosis import (
     diagnose,
     report_due,
 )
+from keras_parallax.job import launchers
 from keras_parallax.job.collectives import Gatherer
 from keras_parallax.job.process_end import GRACE_SECONDS
 from keras_parallax.job.worker_servers import find_own_address
@@ -65,14 +66,15 @@ class Watch:
         self._thread = threading.Thread(target=self._run, name='parallax-watch', daemon=True)
 
     def meet(self, environ):
-        """Meets the other ranks before Horovod does, if `horovodrun` has started the process.
+        """Meets the other ranks before Horovod does, if its launcher has started the process.
 
         Who is killed from now on is spoken for. Ends the process if some rank does not come.
+        `mpirun` has no place to meet at: there, ranks first hear of each other from Horovod.
 
         Args:
             environ: the process's environment, a mapping.
         """
-        rank, size = (int(environ.get('HOROVOD_' + name, 0)) for name in ('RANK', 'SIZE'))
+        _, rank, size = launchers.started(environ)
         if size == 1:
             self._process_end.start_watchdog(rank, lambda: None)
         if size > 1:
@@ -144,7 +146,7 @@ class Watch:
         time.sleep(_WATCHDOGS_FIRST_SECONDS)
         problem = WorkerFailedError(
             'Rank %d on host %s has lost its connection to another rank; see what that has said '
-            'itself, and the exit status that horovodrun shows.'
+            'itself, and the exit status that the launcher shows.'
             % (self._rank, socket.gethostname())
         )
         self._process_end.fail(problem, has_lost=True)
@@ -155,7 +157,7 @@ class Watch:
         """Looks from time to time whether the job has been lost in another way."""
         since, limit = self._waiting_since, self._step_timeout + _HANG_SECONDS + QUIET_SECONDS
         if os.getppid() != self._parent:
-            predicate = 'has lost its launcher: horovodrun, or ssh, was killed.'
+            predicate = 'has lost its launcher: horovodrun, mpirun or ssh was killed.'
         elif self._step_timeout and since is not None and time.monotonic() - since > limit:
             predicate = 'has had no news of the other ranks for %d s (step_timeout).' % limit
         else:

@@ -8,7 +8,7 @@ import psutil
 
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.errors import ParallaxError, ServerLostError
-from keras_parallax.job import dedicated_servers
+from keras_parallax.job import dedicated_servers, launchers
 from keras_parallax.job.devices import WORKER_JOB
 from keras_parallax.logs import logger
 
@@ -19,20 +19,19 @@ _ATTEMPTS = 5
 def own_address(environ, addresses_of, hostname):
     """The address at which the other ranks of the job reach this one.
 
-    It is the IPv4 address of the interface that Horovod's Gloo uses, which `horovodrun` passes on
-    in `HOROVOD_GLOO_IFACE`; without one (`mpirun`), it is the host's name. An interface without
-    such an address is a `ParallaxError`.
+    It is the IPv4 address of the interface that Horovod's Gloo or MPI uses; where `mpirun` was told
+    of none, it is the host's name. An interface without such an address is a `ParallaxError`.
     """
-    interface = environ.get('HOROVOD_GLOO_IFACE')
-    if not interface:
+    interface, address = launchers.own_interface(environ, addresses_of)
+    if interface is None:
         return hostname
-    addresses = addresses_of(interface)
-    if not addresses:
+    if address is None:
         raise ParallaxError(
             'Horovod uses network interface %s of host %s, which has no IPv4 address; choose '
-            'another with horovodrun --network-interface.' % (interface, hostname)
+            'another with horovodrun --network-interface, or mpirun --mca btl_tcp_if_include.'
+            % (interface, hostname)
         )
-    return addresses[0]
+    return address
 
 
 def find_own_address():
@@ -43,8 +42,9 @@ def find_own_address():
 def _addresses_of(interface):
     return [
         entry.address
-        for entry in psutil.net_if_addrs().get(interface, ())
-        if entry.family == socket.AF_INET
+        for name, entries in psutil.net_if_addrs().items()
+        for entry in entries
+        if interface in (None, name) and entry.family == socket.AF_INET
     ]
 
 

@@ -1,17 +1,12 @@
 """Every job ends: with the right exit code, a sentence that names the cause, and nothing left."""
 
-import json
 import re
 import signal
-import socket
 import time
 
 import launch
-import psutil
 import pytest
 from frameworks import RATE
-
-from keras_parallax.failures import watchdog
 
 #: For machines with fewer cores than ranks; no verdict depends on how long a job takes.
 LIMIT_SECONDS = 240
@@ -125,21 +120,6 @@ def sentences(output):
     return re.findall(r'<stderr>:.*\b[Rr]ank \d+ on host .*', output)
 
 
-def left_over(output):
-    """The processes of a job that still run, their watchdogs, and the ports it still has open."""
-    processes, ports = [], []
-    commands = [process.info['cmdline'] or [] for process in psutil.process_iter(['cmdline'])]
-    words = [command[4] for command in commands if command[2:3] == [watchdog.__file__]]
-    watched = [str(json.loads(text)[0]) for text in words]
-    for number, port in re.findall(r'PROCESS (\d+) PORT (\d+)', output):
-        if psutil.pid_exists(int(number)) or number in watched:
-            processes.append(number)
-        with socket.socket() as probe:
-            if probe.connect_ex(('127.0.0.1', int(port))) == 0:
-                ports.append(port)
-    return processes + ports
-
-
 @pytest.mark.parametrize('way', sorted(WAYS))
 def test_a_failed_job_ends_and_says_why(way, tmp_path):
     ranks = RANKS.get(way, 2)
@@ -151,7 +131,7 @@ def test_a_failed_job_ends_and_says_why(way, tmp_path):
     for noise in ('Exception in thread', 'Segmentation fault', 'Fatal Python', 'terminate called'):
         assert noise not in outcome.output, outcome.output
     assert len(re.findall('PROCESS', outcome.output)) == RANKS_THAT_START.get(way, ranks)
-    assert not left_over(outcome.output)
+    assert not launch.left_over(outcome.output)
     # Where the reason is known, nobody waits to hear of one.
     assert 'AWAITED' not in outcome.output
     if way.startswith('caught'):
@@ -163,7 +143,7 @@ def test_a_job_ends_well(way):
     outcome = launch.run(3, 'parallel/failure_worker.py', way, limit=LIMIT_SECONDS)
     assert outcome.code == 0, outcome.output
     assert len(re.findall('PROCESS', outcome.output)) == 3
-    assert not left_over(outcome.output)
+    assert not launch.left_over(outcome.output)
 
 
 def wait_until(condition, explain):
@@ -184,7 +164,10 @@ def test_a_job_ends_with_its_launcher(number, way, ready, tmp_path):
             wait_until(lambda: path.read_text().count(ready) == 3, path.read_text)
             launcher.send_signal(number)
             assert launcher.wait(LIMIT_SECONDS) != 0
-            wait_until(lambda: not left_over(path.read_text()), lambda: left_over(path.read_text()))
+            wait_until(
+                lambda: not launch.left_over(path.read_text()),
+                lambda: launch.left_over(path.read_text()),
+            )
         finally:
             launcher.kill()
     # Who has lost its launcher has nowhere to say so.

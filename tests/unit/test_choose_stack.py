@@ -27,14 +27,14 @@ class Machine:
         path.write_text('#!%s\necho %s\n' % (self.bin / 'bash', answer or 'whole %s' % path))
         path.chmod(0o755)
 
-    def choose(self, stack=''):
+    def choose(self, stack='', **environ):
         """What the script prints: its five lines."""
-        return self.run(stack, subprocess.DEVNULL).stdout.splitlines()
+        return self.run(stack, subprocess.DEVNULL, **environ).stdout.splitlines()
 
-    def run(self, stack, stderr=subprocess.PIPE):
+    def run(self, stack, stderr=subprocess.PIPE, **environ):
         return subprocess.run(
             [os.path.join(SCRIPTS, 'choose_stack.sh')],
-            env={'PATH': str(self.bin), 'PYENV_ROOT': str(self.pyenv), 'STACK': stack},
+            env=dict(environ, PATH=str(self.bin), PYENV_ROOT=str(self.pyenv), STACK=stack),
             stdout=subprocess.PIPE,
             stderr=stderr,
             universal_newlines=True,
@@ -93,6 +93,13 @@ def test_a_stack_is_taken_by_its_name(machine):
     name, environment, _, _, why = machine.choose('tf2.15')
     assert (name, environment) == ('tf2.15', '.venv-tf2.15')
     assert why.startswith('as STACK says, with Python 3.11')
+
+
+def test_an_environment_with_mpi_stands_beside_the_one_without(machine):
+    for version in ('3.6', '3.11'):
+        machine.add(version)
+    assert machine.choose(MPI='1')[:2] == ['tf1.11', '.venv-mpi']
+    assert machine.choose('tf2.21', MPI='1')[:2] == ['tf2.21', '.venv-tf2.21-mpi']
 
 
 def test_what_debians_python_lacks_is_named(machine):

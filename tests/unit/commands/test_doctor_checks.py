@@ -30,6 +30,7 @@ GOOD = {
     'numpy': '1.16.6',
     'cuda': {'built': False, 'missing': []},
     'horovod_built': {'gloo': True, 'mpi': False, 'nccl': False},
+    'mpirun': None,
 }
 FULL_CUDA = {'built': True, 'missing': []}
 
@@ -98,15 +99,20 @@ def test_every_version_that_does_not_fit_has_a_line():
 
 
 @pytest.mark.parametrize(
-    'built, verdict',
+    'controllers, mpirun, verdict, words',
     [
-        ({'gloo': True, 'mpi': True, 'nccl': False}, OK),
-        ({'gloo': False, 'mpi': True, 'nccl': False}, WARNING),
-        ({'gloo': False, 'mpi': False, 'nccl': False}, FAILURE),
+        (['gloo'], 'mpirun (Open MPI) 4.1.4', OK, 'has Gloo.'),
+        (['gloo', 'mpi'], 'mpirun (Open MPI) 4.1.4', OK, 'Gloo and MPI (mpirun (Open MPI) 4.1.4)'),
+        (['gloo', 'mpi'], None, WARNING, 'no mpirun'),
+        (['mpi'], 'mpirun (Open MPI) 4.1.4', WARNING, 'without Gloo'),
+        ([], None, FAILURE, 'without Gloo'),
     ],
 )
-def test_a_job_needs_a_controller(built, verdict):
-    assert verdicts(doctor_checks.check_controllers('h', facts(horovod_built=built))) == [verdict]
+def test_a_job_needs_a_controller(controllers, mpirun, verdict, words):
+    built = {name: name in controllers for name in ('gloo', 'mpi', 'nccl')}
+    found = facts(horovod_built=built, mpirun=mpirun)
+    (finding,) = doctor_checks.check_controllers('h', found)
+    assert finding.verdict == verdict and words in finding.message
 
 
 def test_a_horovod_that_does_not_load_is_a_failure_with_its_reason():

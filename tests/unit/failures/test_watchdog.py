@@ -130,7 +130,7 @@ os.kill(watchdog._process.pid, signal.SIGTERM)
 lost.wait(60)
 watchdog.dismiss()
 """
-    said = 'Rank 3 on host gpu-7 is told to end by SIGTERM, as by horovodrun after Ctrl-C.\n'
+    said = 'Rank 3 on host gpu-7 is told to end by SIGTERM, as by the launcher after Ctrl-C.\n'
     assert rank(script) == (0, said)
 
 

@@ -1,0 +1,88 @@
+"""What a launcher, `horovodrun` or Open MPI's `mpirun`, tells the processes that it starts."""
+
+import ipaddress
+from typing import NamedTuple
+
+from keras_parallax.errors import StackError
+
+#: Where the two say the rank and the number of ranks. Where `horovodrun` has left that to `mpirun`,
+#: only the latter does.
+_VARIABLES = (
+    ('horovodrun', 'HOROVOD_RANK', 'HOROVOD_SIZE'),
+    ('mpirun', 'OMPI_COMM_WORLD_RANK', 'OMPI_COMM_WORLD_SIZE'),
+)
+
+#: Which network interfaces Gloo and Open MPI use. `horovodrun` names them to either.
+_INTERFACES = ('HOROVOD_GLOO_IFACE', 'OMPI_MCA_btl_tcp_if_include')
+
+
+class Started(NamedTuple):
+    """What is known of a process before Horovod is.
+
+    Attributes:
+        by: `'horovodrun'`, `'mpirun'`, or `None` if neither has started it.
+        rank, size: its rank and the number of ranks; 0 and 0 if neither has.
+    """
+
+    by: str = None
+    rank: int = 0
+    size: int = 0
+
+
+def started(environ):
+    """How a process of an environment, a mapping, was started: a `Started`.
+
+    Example:
+        ```python
+        >>> started({'OMPI_COMM_WORLD_RANK': '1', 'OMPI_COMM_WORLD_SIZE': '2'})
+        Started(by='mpirun', rank=1, size=2)
+        ```
+    """
+    for by, rank, size in _VARIABLES:
+        if rank in environ and size in environ:
+            return Started(by, int(environ[rank]), int(environ[size]))
+    return Started()
+
+
+def check_controller(process, has_mpi):
+    """Refuses ranks that Horovod would not know of each other, with a `StackError`.
+
+    Without MPI, Horovod 0.19.5 takes each process of `mpirun` for the only one of a job.
+
+    Args:
+        process: a `Started`.
+        has_mpi: whether Horovod was built with MPI.
+    """
+    if process.by == 'mpirun' and process.size > 1 and not has_mpi:
+        raise StackError(
+            'Rank %d was started by mpirun as one of %d, but Horovod was built without MPI, so '
+            'that each would train alone. Start the job with horovodrun, or build Horovod with MPI '
+            '(HOROVOD_WITH_MPI=1).' % (process.rank, process.size)
+        )
+
+
+def own_interface(environ, addresses_of):
+    """The network interface that the launcher has chosen, and its first IPv4 address.
+
+    Args:
+        environ: the environment, a mapping. Open MPI may have been given several interfaces, of
+            which the first counts that has an address, and networks (`10.0.0.0/8`).
+        addresses_of: function that gives the IPv4 addresses of an interface, by name, and with
+            `None` those of all; a list of strings.
+
+    Returns:
+        A pair: the interface's name, or `None` if none was chosen, and the address, or `None` if
+        it has none.
+    """
+    given = next(filter(None, map(environ.get, _INTERFACES)), '')
+    names = [name.strip() for name in given.split(',') if name.strip()]
+    for name in names:
+        found = _within(name, addresses_of(None)) if '/' in name else addresses_of(name)
+        if found:
+            return name, found[0]
+    return (', '.join(names) or None), None
+
+
+def _within(network, addresses):
+    network = ipaddress.ip_network(network, strict=False)
+    return [address for address in addresses if ipaddress.ip_address(address) in network]
