@@ -207,15 +207,14 @@ def read_optimizer(model, file, mover):
     return True
 
 
-@contextlib.contextmanager
 def opened(filepath):
-    """Opens a file of Keras to read.
+    """The open `h5py.File` of a file of Keras, to read; a context manager.
 
     Raises:
         CheckpointError: it is no HDF5 file, or cut short.
     """
     try:
-        file = h5py.File(filepath, 'r')
+        return h5py.File(filepath, 'r')
     except OSError as error:
         if not os.path.exists(filepath):
             raise
@@ -223,5 +222,3 @@ def opened(filepath):
             '%s cannot be read: it is cut short, damaged or no file of Keras (%s).'
             % (filepath, error)
         ) from error
-    with file:
-        yield file

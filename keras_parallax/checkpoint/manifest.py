@@ -15,8 +15,8 @@ from keras_parallax.errors import CheckpointError
 #: The file of a checkpoint of several parts that names the others; it is written last.
 MANIFEST = 'manifest.json'
 
-#: The layout of such a checkpoint; a reader refuses a later one.
-FORMAT = 1
+#: The layouts of such a checkpoint, without deltas and with some; a reader refuses a later one.
+_WHOLE, FORMAT = 1, 2
 
 _CHUNK_BYTES = 2**20
 
@@ -44,21 +44,51 @@ def describe_part(path):
     return CheckpointFile(os.path.basename(path), os.path.getsize(path), digest.hexdigest())
 
 
-class Manifest(NamedTuple):
-    """What a checkpoint of several parts consists of.
+class Delta(NamedTuple):
+    """A save of the rows that have changed since the one before it.
 
     Attributes:
-        save_id: names this save; the names of its parts start with it.
+        save_id: names the save; the names of its parts start with it.
+        after: the `save_id` of the one before it.
+        tables: dict from the path of a dataset in Keras's file to a list of those of its shards that
+            have changed: `[shard, name of the part, dataset of the rows, dataset of their numbers
+            in the shard]`, the last of which is `None` if there are all rows.
+    """
+
+    save_id: str
+    after: str
+    tables: Dict[str, Any]
+
+
+class Manifest(NamedTuple):
+    """What a checkpoint of several parts consists of: a base, and the deltas since.
+
+    Attributes:
+        save_id: names the newest save; the names of its parts start with it.
         parts: the `CheckpointFile`s.
         tables: dict from the path of a dataset in Keras's file to a dict: `shape`, and `shards`, a
-            list of pairs of a part's name and the dataset in it, in order of shard.
+            list of pairs of a part's name and the dataset in it, in order of shard: what the base
+            has of it.
         model: name of the part that is Keras's file without the rows of `tables`.
+        deltas: the `Delta`s, the oldest first.
     """
 
     save_id: str
     parts: Tuple[CheckpointFile, ...]
     tables: Dict[str, Any]
     model: str
+    deltas: Tuple[Delta, ...] = ()
+
+    @property
+    def saves(self):
+        """The `save_id`s of the base and its deltas, the oldest first."""
+        base = self.deltas[0].after if self.deltas else self.save_id
+        return [base] + [delta.save_id for delta in self.deltas]
+
+    @property
+    def newest_parts(self):
+        """The `CheckpointFile`s of the newest save, a list."""
+        return [part for part in self.parts if part.name.startswith(self.save_id)]
 
 
 def write_manifest(folder, manifest):
@@ -68,9 +98,9 @@ def write_manifest(folder, manifest):
         folder: the checkpoint's folder.
         manifest: the `Manifest`.
     """
-    data = dict(
-        manifest._asdict(), format=FORMAT, parts=[part._asdict() for part in manifest.parts]
-    )
+    data = dict(manifest._asdict(), parts=[part._asdict() for part in manifest.parts])
+    data['deltas'] = [delta._asdict() for delta in manifest.deltas]
+    data['format'] = FORMAT if manifest.deltas else _WHOLE
     with written_aside(os.path.join(folder, MANIFEST)) as aside, open(aside, 'w') as file:
         json.dump(data, file, indent=1, sort_keys=True)
         file.flush()
@@ -129,7 +159,8 @@ def read_manifest(folder, checked=True):
                 'saved it, or a later one.' % (path, data['format'], FORMAT)
             )
         parts = tuple(CheckpointFile(**part) for part in data['parts'])
-        manifest = Manifest(data['save_id'], parts, data['tables'], data['model'])
+        deltas = tuple(Delta(**delta) for delta in data.get('deltas', ()))
+        manifest = Manifest(data['save_id'], parts, data['tables'], data['model'], deltas)
     except FileNotFoundError as error:
         raise CheckpointError(
             '%s does not exist: the folder holds no complete checkpoint.' % path
@@ -138,27 +169,56 @@ def read_manifest(folder, checked=True):
         raise CheckpointError(
             '%s is damaged (%s); use an earlier checkpoint.' % (path, error)
         ) from error
+    _check_chain(path, manifest)
     for part in manifest.parts:
-        _check_part(os.path.join(folder, part.name), part, checked)
+        _check_part(os.path.join(folder, part.name), part, checked, _role_of(part, manifest))
     return manifest
 
 
-def _check_part(path, part, checked):
+def _check_chain(path, manifest):
+    """Checks that each delta comes after the save before it, and that all parts are theirs."""
+    saves = manifest.saves
+    before = [delta.after for delta in manifest.deltas]
+    others = [part.name for part in manifest.parts if part.name.split('-')[0] not in saves]
+    if before != saves[:-1] or saves[-1] != manifest.save_id or others:
+        raise CheckpointError(
+            '%s puts together what does not belong together: expected a base and deltas that each '
+            'come after the one before, but %s; use an earlier checkpoint.'
+            % (
+                path,
+                '%s is of none of them' % others[0]
+                if others
+                else 'saves %s come after %s' % (', '.join(saves[1:]), ', '.join(before)),
+            )
+        )
+
+
+def _role_of(part, manifest):
+    """Words for what a part is in a chain, or `''` where there is none."""
+    number = manifest.saves.index(part.name.split('-')[0])
+    if not manifest.deltas:
+        return ''
+    if not number:
+        return ', a part of the base on which %d deltas build,' % len(manifest.deltas)
+    return ', a part of delta %d of %d,' % (number, len(manifest.deltas))
+
+
+def _check_part(path, part, checked, role):
     if not os.path.exists(path):
         raise CheckpointError(
-            '%s is missing. All parts of a checkpoint must be in one folder, on storage that every '
-            'host sees.' % path
+            '%s%s is missing. All parts of a checkpoint must be in one folder, on storage that '
+            'every host sees.' % (path, role)
         )
     size = os.path.getsize(path)
     if size != part.bytes:
         raise CheckpointError(
-            '%s has %d bytes, but %d were saved: it is cut short or belongs to another save; use '
-            'an earlier checkpoint.' % (path, size, part.bytes)
+            '%s%s has %d bytes, but %d were saved: it is cut short or belongs to another save; use '
+            'an earlier checkpoint.' % (path, role, size, part.bytes)
         )
     if checked and describe_part(path).sha256 != part.sha256:
         raise CheckpointError(
-            '%s does not have the checksum that was saved: it is damaged or belongs to another '
-            'save; use an earlier checkpoint.' % path
+            '%s%s does not have the checksum that was saved: it is damaged or belongs to another '
+            'save; use an earlier checkpoint.' % (path, role)
         )
 
 

@@ -4,43 +4,20 @@ import contextlib
 import os
 import warnings
 
-import numpy as np
-
 from keras_parallax.checkpoint import keras_file_read, random_state, tensorflow_slots
 from keras_parallax.checkpoint.fit_record import SavedFit
 from keras_parallax.checkpoint.manifest import is_sharded, read_manifest, saved_under
 from keras_parallax.checkpoint.path_patterns import can_name, changing_part
 from keras_parallax.checkpoint.save import ORDER, OURS, read_state, scalars
+from keras_parallax.checkpoint.saved_rows import ChangedShard, PartDataset, PartFiles, SavedRows
 from keras_parallax.compat import keras_api
 from keras_parallax.errors import CheckpointError
 from keras_parallax.step.train_step import step_of
-from keras_parallax.tables.rows import BLOCK_BYTES, local_range
+from keras_parallax.tables.rows import BLOCK_BYTES
 from keras_parallax.updates.optimizer_adapter import adapter_of
 
 #: The state of a file that does not tell one: that of plain Keras.
 _UNKNOWN = {'epoch': 0, 'hyperparameters': {}, 'best': {}, 'written': None, 'fit': {}}
-
-
-class _Parts:
-    """The rows of a table as they lie in the parts of a checkpoint, to be read as one dataset.
-
-    Args:
-        shape: shape of the whole.
-        dtype: its NumPy dtype.
-        shards: the datasets of its shards, in order; none if all rows are zeros.
-    """
-
-    def __init__(self, shape, dtype, shards):
-        self.shape, self.dtype, self._shards = tuple(shape), dtype, shards
-
-    def __getitem__(self, places):
-        first, last, _ = places.indices(self.shape[0])
-        rows = np.zeros((last - first,) + self.shape[1:], self.dtype)
-        count = len(self._shards)
-        for number, shard in enumerate(self._shards):
-            begin, end = local_range(first, last, count, number)
-            rows[(number - first) % count :: count] = shard[begin:end]
-        return rows
 
 
 @contextlib.contextmanager
@@ -65,21 +42,31 @@ def opened(path, checked=True):
             yield file, {}, [file] if 'random' in read_state(file) else []
             return
         manifest = read_manifest(path, checked)
-        files = {
+        # Those of the newest save: what is older has rows alone that still count.
+        newest = {
             part.name: stack.enter_context(keras_file_read.opened(os.path.join(path, part.name)))
-            for part in manifest.parts
+            for part in manifest.newest_parts
         }
-        file = files[manifest.model]
+        file = newest[manifest.model]
+        files = stack.enter_context(PartFiles(path, keras_file_read.opened))
         sources = {
-            name: _Parts(
-                table['shape'],
-                file[name].dtype,
-                [files[part][dataset] for part, dataset in table['shards']],
-            )
-            for name, table in manifest.tables.items()
+            name: _rows_of(manifest, name, file[name].dtype, files) for name in manifest.tables
         }
-        parts = [files[part.name] for part in manifest.parts]
-        yield file, sources, [part for part in parts if 'random' in read_state(part)]
+        yield file, sources, [part for part in newest.values() if 'random' in read_state(part)]
+
+
+def _rows_of(manifest, name, dtype, files):
+    """The `SavedRows` of a table, given its name and the `PartFiles`."""
+    table = manifest.tables[name]
+    deltas = []
+    for delta in manifest.deltas:
+        changed = []
+        for shard, part, path, ids in delta.tables.get(name, []):
+            numbers = ids and PartDataset(files, part, ids)
+            changed.append(ChangedShard(shard, PartDataset(files, part, path), numbers))
+        deltas.append(changed)
+    shards = [PartDataset(files, part, path) for part, path in table['shards']]
+    return SavedRows(table['shape'], dtype, shards, deltas)
 
 
 def resume(model, path, block_bytes=BLOCK_BYTES, show_progress=None):

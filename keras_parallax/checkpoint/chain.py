@@ -1,0 +1,111 @@
+"""A base and its deltas: when the next save is a delta, and what it makes of the manifest. Pure."""
+
+import os
+from typing import NamedTuple, Optional, Tuple
+
+from keras_parallax.checkpoint.manifest import Delta
+
+
+class Limits(NamedTuple):
+    """When a save is a new base.
+
+    Attributes:
+        deltas: how many deltas a base may have.
+        bytes: how many bytes of rows they may have together; `None` for as many as the base.
+    """
+
+    deltas: int = 50
+    bytes: Optional[int] = None
+
+
+class Chain(NamedTuple):
+    """What is known of the base and the deltas that the next save may build on.
+
+    Attributes:
+        path: the folder of the newest save.
+        save_id: that of the newest save.
+        base_bytes: the size of all rows.
+        delta_bytes: for each delta the size of its rows, with their numbers.
+    """
+
+    path: str
+    save_id: str
+    base_bytes: int
+    delta_bytes: Tuple[int, ...] = ()
+
+    def takes(self, bytes_of_rows, limits):
+        """Whether the next save is a delta of so many bytes, rather than a base.
+
+        With as many bytes as the base has, it is better written as one.
+
+        Example:
+            ```python
+            >>> chain = Chain('model', 'id', base_bytes=100, delta_bytes=(40,))
+            >>> [chain.takes(size, Limits()) for size in (59, 60)]
+            [True, False]
+            ```
+        """
+        total = sum(self.delta_bytes) + bytes_of_rows
+        most = self.base_bytes if limits.bytes is None else limits.bytes
+        is_small = bytes_of_rows < self.base_bytes and total < most
+        return is_small and len(self.delta_bytes) < limits.deltas
+
+    def with_delta(self, path, save_id, bytes_of_rows):
+        """The chain after one more delta."""
+        delta_bytes = self.delta_bytes + (bytes_of_rows,)
+        return self._replace(path=path, save_id=save_id, delta_bytes=delta_bytes)
+
+
+def kept_parts(manifest):
+    """The `CheckpointFile`s of a checkpoint that the next delta builds on: those with rows.
+
+    Args:
+        manifest: the checkpoint's `Manifest`.
+
+    Returns:
+        A tuple. What else the newest save has, each save has whole.
+    """
+    names = {part for table in manifest.tables.values() for part, _ in table['shards']}
+    for delta in manifest.deltas:
+        names.update(shard[1] for shards in delta.tables.values() for shard in shards)
+    return tuple(part for part in manifest.parts if part.name in names)
+
+
+def with_delta(manifest, save_id, parts, changed, model):
+    """The `Manifest` of a checkpoint after one more delta.
+
+    Args:
+        manifest: that of the checkpoint before.
+        save_id: names the delta.
+        parts: its `CheckpointFile`s.
+        changed: the `tables` of the `Delta`.
+        model: name of the part that is Keras's file without the rows of tables.
+    """
+    delta = Delta(save_id, manifest.save_id, changed)
+    return manifest._replace(
+        save_id=save_id,
+        parts=kept_parts(manifest) + tuple(parts),
+        model=model,
+        deltas=manifest.deltas + (delta,),
+    )
+
+
+def link_parts(parts, before, folder):
+    """Has a folder hold parts of another, too, by links: the rows are on the disk once.
+
+    Args:
+        parts: the `CheckpointFile`s.
+        before: the folder that has them.
+        folder: the folder that is to have them; it exists.
+
+    Raises:
+        OSError: the storage has no hard links, or a part is gone.
+    """
+    for part in parts:
+        source, target = (os.path.join(one, part.name) for one in (before, folder))
+        # An attempt that was broken off may have left one.
+        if os.path.lexists(target):
+            if os.path.samefile(source, target):
+                continue
+            os.remove(target)
+        os.link(source, target)
