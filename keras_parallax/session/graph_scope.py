@@ -13,6 +13,7 @@ from keras_parallax.session import variable_changes
 from keras_parallax.session.graph_lock import lock_of
 from keras_parallax.session.graph_sessions import GraphSessions
 from keras_parallax.session.runs import Runs
+from keras_parallax.session.written_rows import WrittenRows
 from keras_parallax.tables.sharded_variable import ShardedVariable
 
 _open_scopes = []
@@ -49,6 +50,8 @@ class GraphScope:
         lock: the `GraphLock` of the graph.
         runs: the `Runs` of its sessions.
         sessions: the `GraphSessions`.
+        written_rows: the `WrittenRows` of its sessions.
+        increments: dict from paths to what a checkpoint there is to be an increment of.
         tables_by_name: dict from names of tables to `Table`s, of every model built on the graph.
         records: dict from variables to their `WeightRecord`s, of all weights that layers have made
             on the graph since the strategy was entered.
@@ -59,7 +62,8 @@ class GraphScope:
         self.server, self.servers = server, servers
         self.lock = lock_of(graph)
         self.tables_by_name = {}
-        self.records = {}
+        self.records, self.increments = {}, {}
+        self.written_rows = WrittenRows(self)
         self.changes = variable_changes.Changes(job)
         #: Models that are compiled in a scope and built later, to the strategy of that scope.
         self.unbuilt = weakref.WeakKeyDictionary()

@@ -131,11 +131,14 @@ class ParallaxSession(session_hooks.HookedSession):
         waiting = scope.runs.gated(targets, call.fetch_names)
         if waiting != targets:
             call = call.with_targets(self.graph, waiting)
+        noting = scope.written_rows.of_run(call.operation_names)
+        if noting.targets:
+            call = call.with_targets(self.graph, call.target_names + noting.targets)
         if not steps:
-            with scope.sessions.in_use() as session:
+            with noting.noted(), scope.sessions.in_use() as session:
                 return session.run_here(call)
         jemalloc.free_pages().keep()
-        with _counted(scope.job, steps), scope.sessions.in_use() as session:
+        with _counted(scope.job, steps), noting.noted(), scope.sessions.in_use() as session:
             if _connections(steps):
                 return session._run_connected(steps, call)
             return session.run_here(call)
@@ -147,7 +150,8 @@ class ParallaxSession(session_hooks.HookedSession):
                 'A training step runs in one piece: run it with session.run, or by Keras, not with '
                 'session.partial_run.'
             )
-        with self._scope.sessions.in_use() as session:
+        noting = self._scope.written_rows.of_run(call.operation_names)
+        with noting.noted(marked=False), self._scope.sessions.in_use() as session:
             return session.run_part_here(handle, call)
 
     def _run_connected(self, steps, call):
@@ -211,6 +215,8 @@ class _Made(NamedTuple):
         options: its `CallableOptions`.
         steps: the `TrainStep`s that it runs.
         runs: names of what is fetched and run, if that is no training step.
+        noting: the `written_rows.Noting` of a run.
+        noting_version: the `WrittenRows.version` that it is of.
     """
 
     session: ParallaxSession
@@ -218,6 +224,8 @@ class _Made(NamedTuple):
     options: Any
     steps: List[Any]
     runs: List[str]
+    noting: Any
+    noting_version: int
 
 
 class _Function:
@@ -243,20 +251,24 @@ class _Function:
         # Before copies take the place of what writes beside the optimizer.
         steps = scope.runs.steps_run_by(names)
         options.target[:] = scope.runs.gated(options.target, options.fetch)
-        self._asked.before_run()
         runs = [] if steps else list(options.fetch) + list(options.target)
+        names = [name.split(':')[0] for name in list(options.target) + list(options.fetch)]
+        noting, version = scope.written_rows.of_run(names), scope.written_rows.version
+        options.target.extend(noting.targets)
+        self._asked.before_run()
         # Some tensors come through the host's leader in a training step, and in nothing else: so
         # the graph stays as it is, and the step runs with other edges in their place.
         options = session_hooks.connected_options(options, _connections(steps))
         function = session_hooks.make_callable(scope.session, options)
-        return _Made(scope.session, function, options, steps, runs)
+        return _Made(scope.session, function, options, steps, runs, noting, version)
 
     def __call__(self, *args, run_metadata=None):
         scope = self._scope
         with contextlib.ExitStack() as use:
             with scope.lock.held():
                 scope.sessions.see_new_operations()
-                if self._made.session is not scope.session:
+                is_of_now = self._made.noting_version == scope.written_rows.version
+                if self._made.session is not scope.session or not is_of_now:
                     self._made = self._make()
                 made = self._made
                 use.enter_context(scope.sessions.in_use())
@@ -266,7 +278,7 @@ class _Function:
                 _warn_of_trace()
             jemalloc.free_pages().keep()
             scope.changes.note_run(scope.graph, made.runs)
-            with _counted(scope.job, made.steps):
+            with _counted(scope.job, made.steps), made.noting.noted():
                 results = translated(scope, made.function, *args, run_metadata=run_metadata)
                 use.close()  # Tables may move to another session after a step.
                 return results
