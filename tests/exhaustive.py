@@ -78,6 +78,13 @@ SAMPLED = {
         ('.*', '(?!async).*', 'test_async.py trains without waiting, on less'),
         ('test_without_servers.*', None, 'a screen of the same form is read with servers'),
     ],
+    'tests/parallel/test_increments.py': [
+        (
+            'test_(a_killed_job|tables_that_move|rows_that_any).*',
+            None,
+            'all bits of a base are there after a kill; test_resuming.py goes on to the end',
+        ),
+    ],
     'tests/parallel/test_failures.py': [
         (
             'test_a_failed_job_ends_and_says_why',

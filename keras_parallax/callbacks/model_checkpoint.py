@@ -5,8 +5,9 @@ import os
 import warnings
 
 from keras_parallax.callbacks.save_clock import SaveClock
-from keras_parallax.checkpoint import path_patterns, resume
+from keras_parallax.checkpoint import increments, path_patterns, resume, save_parts
 from keras_parallax.checkpoint import save as save_module
+from keras_parallax.checkpoint.chain import MAX_DELTAS, Limits
 from keras_parallax.checkpoint.manifest import (
     is_sharded,
     remove_leftovers,
@@ -56,6 +57,12 @@ class ModelCheckpoint(keras_api.callbacks.ModelCheckpoint):
             then, and not after epochs. `strategy.resume` and `fit` go on within the epoch.
         save_seconds: number of seconds between saves, by the clock of rank 0; as `save_steps`
             otherwise. Given both, it saves when either is over.
+        incremental: whether to save only those rows of tables, and of their slots, that were
+            written since the last save under `filepath`, beside all dense variables. It saves as
+            `sharded` does. The first save of a job has all rows.
+        max_deltas: with `incremental`, after how many such saves one has all rows again.
+        max_delta_bytes: with `incremental`, after how many bytes of rows in them one has;
+            `None` for as many as all rows have.
 
     Raises:
         ValueError: an argument is none of the above.
@@ -68,6 +75,7 @@ class ModelCheckpoint(keras_api.callbacks.ModelCheckpoint):
         >>> callback = kp.callbacks.ModelCheckpoint('model-{epoch:02d}.h5', max_to_keep=3)
         >>> path = 'model-{epoch:02d}-{batch:06d}.h5'
         >>> callback = kp.callbacks.ModelCheckpoint(path, save_steps=1000, max_to_keep=3)
+        >>> callback = kp.callbacks.ModelCheckpoint('model', save_steps=100, incremental=True)
         ```
     """
 
@@ -85,6 +93,9 @@ class ModelCheckpoint(keras_api.callbacks.ModelCheckpoint):
         on_save_error=_RAISE,
         save_steps=None,
         save_seconds=None,
+        incremental=False,
+        max_deltas=MAX_DELTAS,
+        max_delta_bytes=None,
     ):
         super().__init__(filepath, monitor, verbose, save_best_only, save_weights_only, mode)
         # The seventh argument of Keras 2.15 is a number of batches, and it warns of this one.
@@ -95,7 +106,14 @@ class ModelCheckpoint(keras_api.callbacks.ModelCheckpoint):
             )
         if max_to_keep is not None and max_to_keep < 1:
             raise ValueError('max_to_keep must be 1 or more, but %r was given.' % (max_to_keep,))
-        self.sharded, self.max_to_keep, self.on_save_error = sharded, max_to_keep, on_save_error
+        for name, number in (('max_deltas', max_deltas), ('max_delta_bytes', max_delta_bytes)):
+            if number is not None and not (_is_number(number, int) and number >= 1):
+                raise ValueError(
+                    '%s must be a whole number, 1 or more, but %r was given.' % (name, number)
+                )
+        self.sharded, self.max_to_keep = sharded or incremental, max_to_keep
+        self.on_save_error, self.incremental = on_save_error, incremental
+        self.max_deltas, self.max_delta_bytes = max_deltas, max_delta_bytes
         self.save_steps, self.save_seconds = save_steps, save_seconds
         if self.saves_within_epochs:
             _check_within_epochs(self)
@@ -141,7 +159,7 @@ class ModelCheckpoint(keras_api.callbacks.ModelCheckpoint):
             saved = resume.state_of(newest)['best'] if newest else {}
             best = saved.get(self.monitor)
         if self.sharded:
-            with step.call('ModelCheckpoint(sharded=True)'):
+            with step.call(joint_act(self)):
                 best = step.gather(best)[0]
         if best is not None:
             self.best = best
@@ -211,7 +229,7 @@ class ModelCheckpoint(keras_api.callbacks.ModelCheckpoint):
         step = step_of(self._trained)
         if step.rank != 0 and not self.sharded:
             return
-        with step.call('ModelCheckpoint(sharded=True) %s' % _place(epoch)):
+        with step.call('%s %s' % (joint_act(self) or 'ModelCheckpoint', _place(epoch))):
             if self.sharded:
                 # All ranks must come to the same decision.
                 logs = {name: float(value) for name, value in (logs or {}).items()}
@@ -226,12 +244,20 @@ class ModelCheckpoint(keras_api.callbacks.ModelCheckpoint):
         self._save_job(path, self.progress.epoch + 1, fit, include_optimizer)
 
     def _save_job(self, path, epochs, fit, include_optimizer):
-        save = save_module.save_parts if self.sharded else save_module.save
         best = {self.monitor: float(self.best)} if self.save_best_only else {}
         written = resume.record_of(self.filepath, path)
-        save(self._trained, path, epochs, include_optimizer, best=best, written=written, fit=fit)
+        arguments = {'best': best, 'written': written, 'fit': fit}
+        save = save_module.save
+        if self.sharded:
+            save = save_parts.save_parts
+            arguments['increments'] = self._increments() if self.incremental else None
+        save(self._trained, path, epochs, include_optimizer, **arguments)
         if self.max_to_keep is not None and step_of(self._trained).rank == 0:
             _remove_old(self.filepath, self.max_to_keep)
+
+    def _increments(self):
+        limits = Limits(self.max_deltas, self.max_delta_bytes)
+        return increments.increments_of(self._trained, self.filepath, limits)
 
 
 def joint_act(callback):
@@ -240,7 +266,8 @@ def joint_act(callback):
     Args:
         callback: the `ModelCheckpoint`.
     """
-    given = ['sharded=True'] if callback.sharded else []
+    given = ['sharded=True'] if callback.sharded and not callback.incremental else []
+    given += ['incremental=True'] if callback.incremental else []
     for name in ('save_steps', 'save_seconds'):
         if getattr(callback, name) is not None:
             given.append('%s=%r' % (name, getattr(callback, name)))

@@ -5,6 +5,9 @@ from typing import NamedTuple, Optional, Tuple
 
 from keras_parallax.checkpoint.manifest import Delta
 
+#: How many deltas a base may have, unless it is said: resuming reads them one after the other.
+MAX_DELTAS = 50
+
 
 class Limits(NamedTuple):
     """When a save is a new base.
@@ -14,7 +17,7 @@ class Limits(NamedTuple):
         bytes: how many bytes of rows they may have together; `None` for as many as the base.
     """
 
-    deltas: int = 50
+    deltas: int = MAX_DELTAS
     bytes: Optional[int] = None
 
 

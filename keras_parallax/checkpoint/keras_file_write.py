@@ -249,17 +249,19 @@ def layers_in(package, layer):
 def rows_of(weight, however_small=False):
     """The `Rows` of a weight that is moved in blocks, or `None` of one that is not.
 
-    Sharded tables and slots are, and variables that are larger than a block, or `however_small`.
+    Sharded tables and slots are, and variables that are larger than a block, or `however_small`,
+    once and for all.
     """
     if hasattr(weight, 'sharded_rows'):
         return weight.sharded_rows
+    if hasattr(weight, '_parallax_rows'):
+        return weight._parallax_rows
     shape = weight.shape.as_list()
     bytes_of_weight = np.prod(shape, dtype=np.int64) * weight.dtype.size
     if not shape or (bytes_of_weight <= BLOCK_BYTES // 2 and not however_small):
         return None
-    if not hasattr(weight, '_parallax_rows'):
-        # Kept, because it adds operations to the graph.
-        weight._parallax_rows = ShardedRows(weight.name, [weight], shape)
+    # Kept, because it adds operations to the graph.
+    weight._parallax_rows = ShardedRows(weight.name, [weight], shape)
     return weight._parallax_rows
 
 

@@ -50,9 +50,9 @@ class Delta(NamedTuple):
     Attributes:
         save_id: names the save; the names of its parts start with it.
         after: the `save_id` of the one before it.
-        tables: dict from the path of a dataset in Keras's file to a list of those of its shards that
-            have changed: `[shard, name of the part, dataset of the rows, dataset of their numbers
-            in the shard]`, the last of which is `None` if there are all rows.
+        tables: dict from the path of a dataset in Keras's file to a list of its shards: `[shard,
+            name of the part, dataset of rows, dataset of their numbers in the shard]`, the last of
+            which is `None` if there are all rows.
     """
 
     save_id: str

@@ -76,7 +76,8 @@ class ChangedShard:
 
         Args:
             rows: the array.
-            first, last: the numbers of the first row and of the one after the last.
+            first: the number of the first row.
+            last: that of the one after the last.
             count: the number of the table's shards.
         """
         begin, end = local_range(first, last, count, self.shard)

@@ -17,7 +17,7 @@ import cases  # noqa: E402
 from any_keras import keras  # noqa: E402
 
 import keras_parallax as kp  # noqa: E402
-from keras_parallax.checkpoint import save  # noqa: E402
+from keras_parallax.checkpoint import save_parts  # noqa: E402
 from keras_parallax.job import job  # noqa: E402
 
 ROWS = 10000
@@ -101,7 +101,7 @@ def main(folder, results):
     if strategy.rank == 1:
         hide(folder)
     one['resume'] = told_by(strategy.resume, model, parts)
-    one['save'] = told_by(save.save_parts, model, parts)
+    one['save'] = told_by(save_parts.save_parts, model, parts)
     one['after'] = state()
     one['parts'] = sorted(os.listdir(parts)) if os.path.exists(parts) else []
     # What only rank 0 sees is enough, of a single file.

@@ -18,7 +18,7 @@ import keras_parallax as kp  # noqa: E402
 from keras_parallax.checkpoint import (
     keras_file_read,  # noqa: E402
     resume,  # noqa: E402
-    save,  # noqa: E402
+    save_parts,  # noqa: E402
 )
 from keras_parallax.job import job  # noqa: E402
 
@@ -60,8 +60,8 @@ def main(folder, package, mebibytes, block_mebibytes):
         found['save'] = extra(kp.save_model, model, path, block_bytes=block)
     job.start().barrier()
     parts = os.path.join(folder, 'parts')
-    save.save_parts(model, parts, block_bytes=block)
-    found['save parts'] = extra(save.save_parts, model, parts, block_bytes=block)
+    save_parts.save_parts(model, parts, block_bytes=block)
+    found['save parts'] = extra(save_parts.save_parts, model, parts, block_bytes=block)
     for name, source in (('load', path), ('load parts', parts)):
         if strategy.is_chief:
             for first, last in some:

@@ -19,7 +19,7 @@ from frameworks import tf  # noqa: E402
 
 import keras_parallax as kp  # noqa: E402
 from keras_parallax.callbacks.save_clock import SaveClock  # noqa: E402
-from keras_parallax.checkpoint import save  # noqa: E402
+from keras_parallax.checkpoint import save, save_parts  # noqa: E402
 from keras_parallax.job import job  # noqa: E402
 
 
@@ -59,7 +59,7 @@ def run(folder, name, entry, addresses):
         note(folder, name + '/half', strategy, model)
         if strategy.is_chief:
             save.save(model, os.path.join(folder, name + '.single.h5'), 3)
-        save.save_parts(model, os.path.join(folder, name + '.parts'), 3)
+        save_parts.save_parts(model, os.path.join(folder, name + '.parts'), 3)
         epoch = 3
     else:
         # Whatever was before must not count.

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from frameworks import TF2
 
-from keras_parallax.checkpoint import manifest, save
+from keras_parallax.checkpoint import manifest, save, save_parts
 
 
 @pytest.fixture(params=former_files.KINDS)
@@ -24,7 +24,7 @@ def file_of(path):
     return h5py.File(path, 'r')
 
 
-@pytest.mark.parametrize('save_to', [save.save, save.save_parts])
+@pytest.mark.parametrize('save_to', [save.save, save_parts.save_parts])
 def test_a_checkpoint_tells_what_the_callback_has_told_it(save_to, model, tmpdir):
     path = str(tmpdir.join('saved'))
     save_to(model, path, 5, best={'loss': 0.5}, written={'name': 'saved'})
@@ -54,9 +54,9 @@ def test_a_file_of_plain_keras_has_no_state_of_ours(model, tmpdir):
 
 def test_the_older_parts_go_when_the_new_ones_are_complete(model, tmpdir):
     path = str(tmpdir.join('parts'))
-    save.save_parts(model, path, 1)
+    save_parts.save_parts(model, path, 1)
     first = set(os.listdir(path))
-    save.save_parts(model, path, 2)
+    save_parts.save_parts(model, path, 2)
     second = set(os.listdir(path))
     assert first & second == {manifest.MANIFEST}
     named = {part.name for part in manifest.read_manifest(path).parts}

@@ -9,7 +9,7 @@ from keras_parallax.checkpoint import saved_rows
 
 @st.composite
 def chains(draw):
-    """The number of rows and of shards; for each delta the rows of each shard, or `None` for all."""
+    """The number of rows and of shards; for each delta the rows of each shard, `None` for all."""
     rows, count = draw(st.integers(1, 20)), draw(st.integers(1, 4))
     of_shards = [len(range(shard, rows, count)) for shard in range(count)]
     ids = [
