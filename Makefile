@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help env install demo demo-mnist test test-all test-unit test-parallel test-outside lint format layers docs bench bench-one bench-smoke bench-soak clean distclean
+.PHONY: help env install demo demo-mnist demo-nmt demo-skip-thoughts test test-all test-unit test-parallel test-outside lint format layers docs bench bench-one bench-smoke bench-soak clean distclean
 
 # The environment of the stack that STACK names, or else of the first one whose Python is there. Asked
 # for where it is first needed.
@@ -24,7 +24,7 @@ export LC_ALL := C.UTF-8
 endif
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-19s %s\n", $$1, $$2 }' Makefile
 
 env: ## Build the environment (STACK=tf2.21: another stack; MPI=1: with MPI); a second call returns at once
 	@scripts/make_env.sh
@@ -49,6 +49,12 @@ demo: install ## Train the example on two processes of this machine (DEMO_ARGS=.
 
 demo-mnist: install ## The same with Horovod's first example, which reads digits (DEMO_ARGS=...)
 	$(call train_on_two,examples/mnist.py)
+
+demo-nmt: install ## The same with a translator, by encoder, decoder and attention (DEMO_ARGS=...)
+	$(call train_on_two,examples/nmt.py)
+
+demo-skip-thoughts: install ## The same with an encoder of sentences and two decoders (DEMO_ARGS=...)
+	$(call train_on_two,examples/skip_thoughts.py)
 
 # Side by side, because ranks wait for each other; tests/conftest.py says which share a process.
 SIDE_BY_SIDE = $(PYTEST) --numprocesses 3 --dist loadgroup

@@ -14,6 +14,8 @@ all that has to travel. The LSTM's weights are dense and change everywhere.
 """
 
 import functools
+import itertools
+import os
 
 import click
 import corpus
@@ -22,68 +24,59 @@ import tabulate
 import tqdm
 from graphs import keras, tf
 from progress import Progress
+from sampled_softmax import HeldOutLoss, SampledSoftmaxLoss, describe_epoch, loss_of
 
 import keras_parallax as kp  # kp: the plugin
 
 
-class SampledSoftmaxLoss(keras.layers.Layer):
-    """Cross entropy of the next word under a softmax over the vocabulary.
+class ProjectedLSTMCell(keras.layers.Layer):
+    """An LSTM's cell whose output is narrower than its memory; `keras.layers.RNN` takes it.
 
-    Call it on ``[hidden, next_words]`` of shapes [batch, steps, dim] and
-    [batch, steps]; it returns the loss of each word, [batch, steps]. Normally
-    the loss is estimated from a few noise words, which reads only their rows of
-    the table and those of the next words. ``exact=True`` reads the whole table
-    for the true value. The choice is made when the layer is called and not by
-    the learning phase, so that a training graph never holds the whole table.
+    A matrix projects what an LSTM would put out, and the result is what goes into the next
+    step (Sak, Senior and Beaufays, "Long Short-Term Memory Based Recurrent Neural Network
+    Architectures for Large Vocabulary Speech Recognition", 2014, without peepholes). The rows of
+    the softmax table are as narrow then.
 
     Args:
-        vocabulary_size: Number of words; frequent words must have small ids.
-        num_sampled: Noise words per batch.
+        units: Width of the memory.
+        projection: Width of the output.
         **kwargs: As for any Keras layer.
     """
 
-    def __init__(self, vocabulary_size, num_sampled, **kwargs):
+    def __init__(self, units, projection, **kwargs):
         super().__init__(**kwargs)
-        self.vocabulary_size = vocabulary_size
-        self.num_sampled = num_sampled
+        self.units, self.projection = units, projection
+        self.state_size, self.output_size = (projection, units), projection
 
     def build(self, input_shape):
-        dim = input_shape[0][-1]
-        self.kernel = self.add_weight(
-            name='kernel', shape=(self.vocabulary_size, dim), initializer='glorot_uniform'
+        rows, add_weight = input_shape[-1] + self.projection, self.add_weight
+        self.kernel = add_weight(
+            name='kernel', shape=(rows, 4 * self.units), initializer='glorot_uniform'
         )
-        self.bias = self.add_weight(name='bias', shape=(self.vocabulary_size,), initializer='zeros')
+        self.bias = add_weight(name='bias', shape=(4 * self.units,), initializer='zeros')
+        self.projector = add_weight(
+            name='projection', shape=(self.units, self.projection), initializer='glorot_uniform'
+        )
         super().build(input_shape)
 
-    def call(self, inputs, exact=False):
-        hidden, labels = inputs
-        flat_hidden = tf.reshape(hidden, [-1, keras.backend.int_shape(hidden)[-1]])
-        if exact:
-            logits = tf.matmul(flat_hidden, self.kernel, transpose_b=True)
-            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
-                labels=tf.reshape(labels, [-1]), logits=tf.nn.bias_add(logits, self.bias)
-            )
-        else:
-            losses = tf.nn.sampled_softmax_loss(
-                weights=self.kernel,
-                biases=self.bias,
-                labels=tf.cast(tf.reshape(labels, [-1, 1]), tf.int64),
-                inputs=flat_hidden,
-                num_sampled=self.num_sampled,
-                num_classes=self.vocabulary_size,
-            )
-        return tf.reshape(losses, tf.shape(labels))
-
-    def compute_output_shape(self, input_shape):
-        return input_shape[1]
+    def call(self, inputs, states):
+        output, memory = states
+        gates = tf.matmul(tf.concat([inputs, output], 1), self.kernel) + self.bias
+        into, forget, new, out = tf.split(gates, 4, 1)
+        # An LSTM begins with remembering, hence + 1: as Keras's does by `unit_forget_bias`.
+        memory = tf.sigmoid(forget + 1) * memory + tf.sigmoid(into) * tf.tanh(new)
+        output = tf.matmul(tf.sigmoid(out) * tf.tanh(memory), self.projector)
+        return output, [output, memory]
 
     def get_config(self):
         config = super().get_config()
-        config.update(vocabulary_size=self.vocabulary_size, num_sampled=self.num_sampled)
+        config.update(units=self.units, projection=self.projection)
         return config
 
 
-def build_model(vocabulary_size=20000, steps=20, dim=64, num_sampled=256):
+def build_model(
+    vocabulary_size=20000, steps=20, dim=64, num_sampled=256, projection=None, batch_size=None
+):
     """Builds the model to train, whose output is the sampled loss of each word.
 
     Args:
@@ -91,14 +84,24 @@ def build_model(vocabulary_size=20000, steps=20, dim=64, num_sampled=256):
         steps: Words per window.
         dim: Width of the embedding and of the LSTM.
         num_sampled: Noise words per batch.
+        projection: Width to which the LSTM's output is projected, and of the embedding then.
+            Default: it is not.
+        batch_size: Windows per batch, where each goes on with the state in which the LSTM has
+            left the one before. Default: each begins anew.
     """
-    words = keras.layers.Input((steps,), dtype='int32', name='words')
-    next_words = keras.layers.Input((steps,), dtype='int32', name='next_words')
-    embedded = keras.layers.Embedding(vocabulary_size, dim, name='embedding')(words)
-    # One large matrix product per step suits a CPU better than four small ones.
-    hidden = keras.layers.LSTM(dim, return_sequences=True, implementation=2, name='lstm')(embedded)
+    words, next_words = (
+        keras.layers.Input(batch_shape=(batch_size, steps), dtype='int32', name=name)
+        for name in ('words', 'next_words')
+    )
+    embedding = keras.layers.Embedding(vocabulary_size, projection or dim, name='embedding')
+    options = dict(return_sequences=True, stateful=batch_size is not None, name='lstm')
+    if projection:
+        lstm = keras.layers.RNN(ProjectedLSTMCell(dim, projection), **options)
+    else:
+        # One large matrix product per step suits a CPU better than four small ones.
+        lstm = keras.layers.LSTM(dim, implementation=2, **options)
     softmax = SampledSoftmaxLoss(vocabulary_size, num_sampled, name='softmax')
-    return keras.models.Model([words, next_words], softmax([hidden, next_words]))
+    return keras.models.Model([words, next_words], softmax([lstm(embedding(words)), next_words]))
 
 
 def build_exact_model(model):
@@ -134,6 +137,19 @@ def measure_density(text, batch_size, steps, num_sampled):
         'softmax/kernel': np.mean(softmax),
         'softmax/bias': np.mean(softmax),
     }
+
+
+class ResetStates(keras.callbacks.Callback):
+    """Has the LSTM begin anew with each epoch, as the text does, and when it is judged.
+
+    Put it before what judges.
+    """
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.model.reset_states()
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.model.reset_states()
 
 
 def describe(plan, ids, workers):
@@ -178,39 +194,11 @@ class PlanReport(keras.callbacks.Callback):
     def __init__(self, describe):
         super().__init__()
         self.describe = describe
-        self.steps = 0
+        self.steps = itertools.count(1)  # kp: no number, which a checkpoint would bring back.
 
     def on_batch_end(self, batch, logs=None):
-        self.steps += 1
-        if self.steps == 10:
+        if next(self.steps) == 10:
             tqdm.tqdm.write(self.describe() + '\n')
-
-
-class HeldOutLoss(keras.callbacks.Callback):
-    """Puts the exact loss on held-out text into the epoch's logs.
-
-    Args:
-        exact_model: The model with the exact loss.
-        words: Windows of words.
-        next_words: Windows of the words after them.
-        batch_size: Windows per batch.
-    """
-
-    def __init__(self, exact_model, words, next_words, batch_size):
-        super().__init__()
-        self.exact_model = exact_model
-        self.inputs = [words, next_words]
-        self.batch_size = batch_size
-
-    def on_epoch_end(self, epoch, logs=None):
-        losses = self.exact_model.predict(self.inputs, batch_size=self.batch_size)
-        logs['val_log_loss'] = np.mean(losses)
-
-
-def describe_epoch(logs):
-    """Returns the perplexity on held-out text, as text."""
-    # The exponential is not linear: the loss is averaged over the workers first.
-    return f'held-out perplexity {np.exp(logs["val_log_loss"]):.1f}'
 
 
 _COUNT = click.IntRange(min=1)
@@ -240,6 +228,12 @@ _option = functools.partial(click.option, show_default=True)
 @_option('--batch-size', type=_COUNT, default=64, help='Windows per batch on each worker.')
 @_option('--steps', type=_COUNT, default=20, help='Words per window.')
 @_option('--dim', type=_COUNT, default=64, help='Width of the embedding and of the LSTM.')
+@_option('--projection', type=_COUNT, help="Width to project the LSTM's output to.")
+@_option(
+    '--stateful/--stateless',
+    default=True,
+    help='Whether a window goes on where the LSTM has come to in the one before.',
+)
 @_option('--sampled', type=_COUNT, default=256, help='Noise words per batch.')
 @_option('--learning-rate', type=float, default=0.1, help="Adagrad's.")
 @_option(
@@ -254,8 +248,24 @@ _option = functools.partial(click.option, show_default=True)
     default='hybrid',
     help='How gradients are exchanged.',
 )
+@_option('--partitions', help="Shards of a table, or 'search'.  [default: one on each server]")
+@_option(
+    '--compression',
+    type=click.Choice(['none', 'fp16']),
+    default='none',
+    help='How gradients and rows are sent.',
+)
+@_option(
+    '--servers', help="Where tables are: 'host', or addresses HOST:PORT,...  [default: workers]"
+)
+@_option(
+    '--checkpoint',
+    metavar='DIR',
+    help='Folder for checkpoints, one after each epoch. From the newest training goes on.',
+)
+@_option('--evaluate', is_flag=True, help='Only judge the newest one, on all held-out text.')
 @_option('--sync/--no-sync', default=True, help="Whether workers' gradients are applied together.")
-@_option('--seed', type=int, default=1, help='Makes runs repeatable, up to rounding.')
+@_option('--seed', type=int, default=1, help='Makes runs without --checkpoint repeatable.')
 def main(
     data,
     vocabulary,
@@ -265,10 +275,17 @@ def main(
     batch_size,
     steps,
     dim,
+    projection,
+    stateful,
     sampled,
     learning_rate,
     held_out_batches,
     architecture,
+    partitions,
+    compression,
+    servers,
+    checkpoint,
+    evaluate,
     sync,
     seed,
 ):
@@ -288,27 +305,56 @@ def main(
         raise click.ClickException(str(error)) from None
 
     np.random.seed(seed)
-    strategy = kp.ParallaxStrategy(architecture=architecture, sync=sync, density=density)
+    strategy = kp.ParallaxStrategy(
+        architecture=architecture,
+        sync=sync,
+        density=density,
+        partitions=int(partitions) if (partitions or '').isdigit() else partitions,
+        servers=servers.split(',') if ':' in (servers or '') else servers,
+    )
     with strategy:  # kp: places the variables made here.
         rank, size = strategy.rank, strategy.size  # kp: alone it would be 0 of 1.
         chief = strategy.is_chief  # kp: one worker speaks for all.
-        tf.set_random_seed(seed + rank)  # kp: + rank, for noise words of its own.
-        model = build_model(words_known, steps, dim, sampled)
+        # kp: + rank, for noise words of its own. A run that goes on must draw other ones, too.
+        tf.set_random_seed(None if checkpoint else seed + rank)
+        batch = batch_size if stateful else None
+        model = build_model(words_known, steps, dim, sampled, projection, batch)
         exact_model = build_exact_model(model)
-        optimizer = keras.optimizers.Adagrad(learning_rate)
+        smaller = getattr(kp.Compression, compression)
+        optimizer = kp.ParallaxOptimizer(  # kp: the optimizer itself would do without compression.
+            keras.optimizers.Adagrad(learning_rate), compression=smaller, pull_compression=smaller
+        )
         # Gradients are averaged, so the learning rate stays what it was.
-        # The model's output is the loss already.
-        model.compile(optimizer=optimizer, loss=lambda _, losses: losses)
+        model.compile(optimizer=optimizer, loss=loss_of)
+
+    epoch = 0
+    if checkpoint:
+        path = os.path.join(checkpoint, 'model-{epoch:02d}.h5')
+        epoch = strategy.resume(model, kp.latest_checkpoint(path))  # kp: 0 if there is none.
+
+    if evaluate:
+        if not epoch:
+            raise click.ClickException('--evaluate needs a --checkpoint DIR that has one.')
+        held_out_batches = None  # All.
 
     shape = dict(batch=batch_size, steps=steps)
     shape.update(rank=rank, size=size)  # kp: only this worker's share of the text.
     try:
         words, next_words = corpus.windows(text.train, **shape)
         held_out = corpus.windows(
-            text.held_out, max_batches=held_out_batches, name='held-out text', **shape
+            text.held_out,
+            max_batches=held_out_batches,
+            name='held-out text',
+            **shape,
         )
     except corpus.CorpusError as error:
         raise click.ClickException(str(error)) from None
+
+    if evaluate:
+        losses = exact_model.predict(list(held_out), batch_size=batch_size)
+        perplexity = np.exp(losses.mean())
+        print(f'epoch {epoch}: held-out perplexity {perplexity:.1f} of {losses.size:,} words')
+        return
 
     words_seen = batch_size * steps
     softmax_rows = words_seen + sampled
@@ -318,7 +364,8 @@ def main(
         'softmax/bias': softmax_rows,
     }
     callbacks = [
-        HeldOutLoss(exact_model, held_out[0], held_out[1], batch_size),
+        ResetStates(),
+        HeldOutLoss(exact_model, list(held_out), batch_size),
         kp.callbacks.MetricAverageCallback(),  # kp: means of what the line above adds.
     ]
     if chief:
@@ -326,12 +373,16 @@ def main(
         # kp: `strategy.summary(model)` tells more: why, and what each variable costs.
         callbacks.append(PlanReport(lambda: describe(strategy.plan(model), ids, size)))
         callbacks.append(Progress('words', steps * size, describe_epoch))
+    if checkpoint:  # kp: without waiting for each other, every worker saves its own part.
+        callbacks.append(kp.callbacks.ModelCheckpoint(path, max_to_keep=3, sharded=not sync))
 
     model.fit(
         [words, next_words],
         np.zeros((len(words), 1)),
         batch_size=batch_size,
         epochs=epochs,
+        initial_epoch=epoch,
+        shuffle=not stateful,
         verbose=0,
         callbacks=callbacks,
     )

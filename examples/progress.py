@@ -18,24 +18,31 @@ class Progress(keras.callbacks.Callback):
         per_sample: How many of them a sample of this worker stands for, those of
             the other workers counted too.
         describe: Function of an epoch's logs that returns the rest of the line.
+        batch_size: Samples of a batch on this worker, where `fit_generator` trains: Keras tells
+            of the batches alone there.
     """
 
-    def __init__(self, unit, per_sample, describe):
+    def __init__(self, unit, per_sample, describe, batch_size=None):
         super().__init__()
         self.unit, self.per_sample, self.describe = unit, per_sample, describe
+        self.batch_size = batch_size
 
     def on_train_begin(self, logs=None):
-        self.bar = tqdm.tqdm(
-            total=self.params['epochs'] * self.params['samples'] * self.per_sample,
-            unit=' ' + self.unit,
-            unit_scale=True,
-            mininterval=1,
-            ncols=79,
-            ascii=True,  # horovodrun 0.19.5 may cut other signs in two, and stops there.
-            file=sys.stdout,
-        )
+        self.bar = None
 
     def on_epoch_begin(self, epoch, logs=None):
+        if self.bar is None:
+            samples = self.params.get('samples') or self.params['steps'] * self.batch_size
+            self.bar = tqdm.tqdm(
+                total=self.params['epochs'] * samples * self.per_sample,
+                initial=epoch * samples * self.per_sample,  # Where training goes on.
+                unit=' ' + self.unit,
+                unit_scale=True,
+                mininterval=1,
+                ncols=79,
+                ascii=True,  # horovodrun 0.19.5 may cut other signs in two, and stops there.
+                file=sys.stdout,
+            )
         self.start, self.samples = time.perf_counter(), 0
 
     def on_batch_end(self, batch, logs=None):
@@ -48,4 +55,5 @@ class Progress(keras.callbacks.Callback):
         tqdm.tqdm.write(f'epoch {epoch + 1}: {rate:,.0f} {self.unit}/s, {self.describe(logs)}')
 
     def on_train_end(self, logs=None):
-        self.bar.close()
+        if self.bar is not None:
+            self.bar.close()

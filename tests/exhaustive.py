@@ -117,6 +117,9 @@ SAMPLED = {
         ('.*', None, 'test_equality.py searches while it trains, on fewer steps'),
     ],
     'tests/parallel/test_sessions.py': [('.*', r'tf\.keras.*', _OTHER_PACKAGE)],
+    'tests/parallel/test_skip_thoughts.py': [
+        ('.*', None, 'test_nmt.py trains an encoder, a decoder and a sampled softmax'),
+    ],
     'tests/parallel/test_tables.py': [('.*', 'keras.*', _OTHER_PACKAGE)],
     'tests/parallel/test_threads.py': [
         ('.*', None, 'test_sessions.py asks for threads, and is given them'),

@@ -25,24 +25,38 @@ shard.shard shard.create_num_shards_and_shard_id log
 """.split()
 
 
-def rows():
-    """The rows of the page's table: lists of three texts."""
+def rows(heading):
+    """The rows of the table under a heading of the page: lists of three texts."""
     with open(PAGE, encoding='utf-8') as file:
-        lines = [line.strip().strip('|') for line in file if line.startswith('| ')]
+        _, _, section = file.read().partition('\n## %s\n' % heading)
+    section = section.partition('\n## ')[0]
+    lines = [line.strip('|') for line in section.splitlines() if line.startswith('| ')]
     return [[cell.strip() for cell in line.split(' |')] for line in lines[1:]]
 
 
-LINES = [row[1].strip('`') for row in rows() if row[1].startswith('`')]
+NAME_ROWS = rows('Each name')
+LINES = [row[1].strip('`') for row in NAME_ROWS if row[1].startswith('`')]
 COMMANDS = [line for line in LINES if re.match('keras-parallax|horovodrun', line)]
 
 
+def test_each_example_has_a_script_and_a_target_of_make():
+    root, examples = os.path.join(os.path.dirname(PAGE), os.pardir), rows('Its examples')
+    with open(os.path.join(root, 'Makefile'), encoding='utf-8') as file:
+        makefile = file.read()
+    for _, script, target in examples:
+        assert os.path.exists(os.path.join(root, script.strip('`')))
+        target = re.search('`make ([a-z0-9-]+)`', target).group(1)
+        assert '\n%s: install' % target in makefile and script.strip('`') in makefile
+    assert len(examples) == 4
+
+
 def test_every_name_of_parallax_has_a_row():
-    words = re.findall(r'[\w.]+', ' '.join(row[0] for row in rows()))
+    words = re.findall(r'[\w.]+', ' '.join(row[0] for row in NAME_ROWS))
     assert not set(NAMES) - set(words)
 
 
 def test_a_row_gives_a_line_or_says_why_there_is_none():
-    for parallax, line, why in rows():
+    for parallax, line, why in NAME_ROWS:
         assert (line.startswith('`') and line.endswith('`')) or (line == '—' and why), parallax
 
 
