@@ -6,10 +6,11 @@ What tests build is a graph. TensorFlow 2 still has graphs and sessions, in `ten
 import functools
 import gc
 import importlib
+import sys
 import types
 
 import tensorflow
-from tensorflow.python.util import deprecation
+from tensorflow.python.util import deprecation, tf_stack
 
 # Graphs are many objects that live long: looking through them less often saves 4 % of a case.
 gc.set_threshold(50000, 20, 20)
@@ -22,6 +23,19 @@ if not TF2:
     # To warn of some, TensorFlow 1.11 looks through the arguments of each operation that is made:
     # 5 % of what a case of `test_equality.py` takes.
     deprecation._PRINT_DEPRECATION_WARNINGS = False
+
+    def _calls_above(extract_frame_info_fn=None):
+        frame, calls = sys._getframe(1), []
+        while frame is not None and len(calls) < 8:
+            code, first = frame.f_code, frame.f_code.co_firstlineno
+            calls.insert(
+                0, (code.co_filename, frame.f_lineno, code.co_name, frame.f_globals, first, None)
+            )
+            frame = frame.f_back
+        return calls
+
+    # For messages it also notes of each all calls that lead to it, some 40: here those nearest.
+    tf_stack.extract_stack = _calls_above
     #: Names of the Keras packages to test with.
     KERAS_PACKAGES = ('keras', 'tf.keras')
     #: The name of an optimizer's rate, by which messages call it.
