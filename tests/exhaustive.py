@@ -48,7 +48,11 @@ SAMPLED = {
         ),
     ],
     'tests/parallel/test_async.py': [
-        ('.*', r'tf\.keras-.*', 'test_servers.py has dedicated servers, too')
+        (
+            '.*',
+            r'tf\.keras-(hybrid|bound)',
+            'test_servers.py has dedicated servers, too; one bound is tried',
+        )
     ],
     'tests/parallel/test_barrier.py': [('.*', 'tensorflow', 'all three wait by one queue')],
     'tests/parallel/test_behaviour.py': [('.*', 'keras-.*|keras', _OTHER_PACKAGE)],
@@ -126,16 +130,25 @@ SAMPLED = {
     ],
     'tests/parallel/test_training.py': [('.*', r'tf\.keras.*', _OTHER_PACKAGE)],
     'tests/unit/callbacks/test_fit_progress.py': [
-        ('test_(?!a_run_that_goes_on|batches_of_other).*', r'(?!tf\.).*', _OTHER_PACKAGE),
         (
             'test_a_run_that_goes_on.*',
-            r'keras-20-5-\w+|tf\.keras-26-13-shares',
+            '.*-(shares-20-5|own-20-5|batchwise-26-13)',
             'each kind of arrays, each end of an epoch and each package is tried',
         ),
-        ('test_batches_of_other.*', r'tf\.keras-Dataset|keras-.*', _OTHER_PACKAGE),
+        (
+            'test_batches_of_other.*',
+            '.*-(Sequence of kp.data|generator|Dataset)',
+            'each kind is tried, with kp.data or without',
+        ),
     ],
+    'tests/unit/metrics/test_auc.py': [('.*', r'(?!.*tf\.).*', _OTHER_PACKAGE)],
+    'tests/unit/metrics/test_log_loss.py': [('.*', r'(?!.*tf\.).*', _OTHER_PACKAGE)],
+    'tests/unit/metrics/test_top_k.py': [('.*', r'(?!.*tf\.).*', _OTHER_PACKAGE)],
     'tests/unit/test_single_process.py': [('.*', r'(?!tf\.keras).*', _OTHER_PACKAGE)],
-    'tests/unit/updates/test_asked_gradients.py': [('.*', r'.*(?<!tf\.)keras', _OTHER_PACKAGE)],
+    'tests/unit/updates/test_asked_gradients.py': [('.*', r'(?!tf\.).*', _OTHER_PACKAGE)],
+    'tests/unit/updates/test_fused_kernels.py': [
+        ('.*', r'(?!tf\.)keras.*|.*-(?!tf\.)keras', _OTHER_PACKAGE)
+    ],
     'tests/unit/updates/test_row_rules.py': [('.*', r'.*tf\.keras', _OTHER_PACKAGE)],
 }
 

@@ -21,7 +21,19 @@ def found(request, tmp_path_factory):
     with contextlib.ExitStack() as stack:
         servers = [stack.enter_context(Server(free_port(), folder)) for _ in range(count)]
         addresses = [server.address for server in servers]
-        outcome = launch.run(2, 'parallel/async_worker.py', package, folder, *addresses)
+        timings = {
+            item.callspec.params['timing']
+            for item in request.session.items
+            if item.module is request.module
+        }
+        outcome = launch.run(
+            2,
+            'parallel/async_worker.py',
+            package,
+            folder,
+            *addresses,
+            environ={'TIMINGS': ' '.join(timings)},
+        )
         assert [server.wait() for server in servers] == [0] * count
     assert outcome.code == 0, outcome.output[-5000:]
     return np.load(os.path.join(str(folder), 'found.npz'))

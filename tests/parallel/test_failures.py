@@ -159,9 +159,9 @@ def wait_until(condition, explain):
 def test_a_job_ends_with_its_launcher(number, way, ready, tmp_path):
     path = tmp_path / 'output'
     with path.open('wb') as file:
-        launcher = launch.start(3, 'parallel/failure_worker.py', way, output=file)
+        launcher = launch.start(2, 'parallel/failure_worker.py', way, output=file)
         try:
-            wait_until(lambda: path.read_text().count(ready) == 3, path.read_text)
+            wait_until(lambda: path.read_text().count(ready) == 2, path.read_text)
             launcher.send_signal(number)
             assert launcher.wait(LIMIT_SECONDS) != 0
             wait_until(
