@@ -6,6 +6,7 @@ from frameworks import TF2
 ON_TENSORFLOW_2 = (
     'tests/parallel/test_behaviour.py',
     'tests/parallel/test_equality.py',
+    'tests/parallel/test_increments.py',
     'tests/parallel/test_mnist.py',
     'tests/parallel/test_names.py',
     'tests/parallel/test_nmt.py',
@@ -19,6 +20,8 @@ ON_TENSORFLOW_2 = (
     'tests/unit/callbacks/test_fit_output.py',
     'tests/unit/callbacks/test_learning_rate.py',
     'tests/unit/callbacks/test_replicas.py',
+    'tests/unit/checkpoint/test_chain.py',
+    'tests/unit/checkpoint/test_increments.py',
     'tests/unit/checkpoint/test_keras_file_',
     'tests/unit/checkpoint/test_manifest.py',
     'tests/unit/checkpoint/test_once.py',
@@ -27,6 +30,7 @@ ON_TENSORFLOW_2 = (
     'tests/unit/checkpoint/test_sample_inputs.py',
     'tests/unit/checkpoint/test_save.py',
     'tests/unit/checkpoint/test_saved_model_check.py',
+    'tests/unit/checkpoint/test_saved_rows.py',
     'tests/unit/checkpoint/test_tensorflow_slots.py',
     'tests/unit/checkpoint/test_weight_pairs.py',
     'tests/unit/commands/test_resources.py',
@@ -77,7 +81,10 @@ NOT_ON_TENSORFLOW_2 = {
         'tests/unit/test_single_process.py::test_fit_generator_gives',
         'tests/unit/test_single_process.py::test_a_sequence_gives',
     ),
-    'sync=False is refused': ('tests/parallel/training_worker.py::asynchronous',),
+    'sync=False is refused': (
+        'tests/parallel/test_increments.py::test_rows_that_any_worker',
+        'tests/parallel/training_worker.py::asynchronous',
+    ),
     'Keras has no wrappers for scikit-learn any more': (
         'tests/parallel/training_worker.py::wrapped',
     ),

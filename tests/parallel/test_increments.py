@@ -85,7 +85,5 @@ def test_tables_that_move_begin_with_a_base(resuming):
 
 
 def test_rows_that_any_worker_updates_are_saved(resuming):
-    if not increments.HAS_ASYNC:
-        pytest.skip('sync=False is refused on TensorFlow 2')
     rows = ['None'] + [str(increments.touched(number)) for number in (1, 2)]
     assert saves(resuming, 'async') == [('trained', n, rows[n]) for n in range(3)]
