@@ -12,6 +12,7 @@ from keras_parallax.job import job
 from keras_parallax.metrics.layers import has_ours, layers_for
 from keras_parallax.optimizer import is_horovods, is_wrapped, of_model
 from keras_parallax.session.graph_scope import compiled_outside, scope_is_open, scope_of
+from keras_parallax.tables import loss_analysis
 from keras_parallax.tables.sharded_variable import ShardedVariable
 
 #: The arguments of `Model.compile` that have metrics.
@@ -85,6 +86,15 @@ def _compile(original, model, given, arguments, named, graph_scope):
         graph_scope.unbuilt.pop(model, None)
     else:
         graph_scope.unbuilt[model] = graph_scope.open_strategy
+    _move_lookups(model, graph_scope)
+
+
+def _move_lookups(model, graph_scope):
+    """Changes the graph before a session runs it."""
+    loss = getattr(model, 'total_loss', None)
+    if loss is not None:
+        weights = keras_api.trained_weights(model)
+        loss_analysis.move_lookups(loss, weights, graph_scope.records)
 
 
 def _warn_of_sums(model):
@@ -123,6 +133,7 @@ def _compile_later(original, model, given, arguments, named, graph_scope):
     if not model.built:
         graph_scope.unbuilt[model] = strategy
     graph_scope.expect_tables()
+    _move_lookups(model, graph_scope)
 
 
 def train_function_of(original):

@@ -640,6 +640,58 @@ def two_kinds_of_ids(random, size):
     return ids, random.uniform(-1, 1, (size, 1))
 
 
+def looking_up_in_a_loop(keras):
+    """A cell of a recurrent layer that looks up the ids it is given itself."""
+    backend = keras.backend
+
+    class Cell(keras.layers.Layer):
+        state_size = output_size = 4
+
+        def build(self, input_shape):
+            self.table = self.add_weight(
+                name='table', shape=(ROWS, 4), initializer='uniform', dtype='float32'
+            )
+            self.kernel = self.add_weight(name='kernel', shape=(4, 4), initializer='uniform')
+            self.built = True
+
+        def call(self, inputs, states):
+            rows = backend.gather(self.table, backend.cast(inputs[:, 0], 'int32'))
+            output = backend.tanh(rows + backend.dot(states[0], self.kernel))
+            return output, [output]
+
+    ids = keras.layers.Input((LENGTH,))
+    steps = keras.layers.Reshape((LENGTH, 1))(ids)
+    rows = keras.layers.RNN(Cell())(steps)
+    return keras.models.Model(ids, keras.layers.Dense(1)(rows))
+
+
+def looking_up_in_a_branch(keras):
+    """A layer that looks up its ids in training alone, in a branch."""
+    backend = keras.backend
+
+    class Rows(keras.layers.Layer):
+        def build(self, input_shape):
+            self.table = self.add_weight(
+                name='table', shape=(ROWS, 4), initializer='uniform', dtype='float32'
+            )
+            self.built = True
+
+        def call(self, inputs):
+            def looked_up():
+                return backend.sum(backend.gather(self.table, inputs), 1)
+
+            def nothing():
+                return backend.zeros_like(looked_up())
+
+            return backend.in_train_phase(looked_up, nothing)
+
+        def compute_output_shape(self, input_shape):
+            return input_shape[0], 4
+
+    ids = keras.layers.Input((LENGTH,), dtype='int32')
+    return keras.models.Model(ids, keras.layers.Dense(1)(Rows()(ids)))
+
+
 def _engine_cases():
     """What else the engine does: other models on servers, plans that change, half precision."""
     found = {}
@@ -707,6 +759,9 @@ def _engine_cases():
     found['one_clipnorm'] = CASES['clipnorm']._replace(strategy={'partitions': 1})
     found['half_still'] = CASES['shared_adam']._replace(model=half_still)
     found['allreduce_clipnorm'] = CASES['clipnorm']._replace(strategy={'architecture': 'allreduce'})
+    found['in_loop'] = CASES['adam']._replace(model=looking_up_in_a_loop)
+    found['in_branch'] = CASES['adam']._replace(model=looking_up_in_a_branch)
+    found['many_in_loop'] = found['in_loop']._replace(strategy={'partitions': 5})
     found['search_chosen'] = found['waiting']._replace(
         strategy={
             'partitions': {'words/embeddings': 'search', 'classes/embeddings': 3},

@@ -6,7 +6,7 @@ from keras_parallax.compat import tensorflow_api
 from keras_parallax.compat.tensorflow_api import tf
 
 #: Operations that hand a variable's value on unchanged.
-_TRANSPARENT = {'Identity', 'ReadVariableOp'}
+TRANSPARENT = {'Identity', 'ReadVariableOp'}
 
 
 _GATHERS = {'Gather', 'GatherV2', 'ResourceGather'}
@@ -113,9 +113,9 @@ def reads(variable, among=None):
         for operation in tensor.consumers():
             if among is not None and operation not in among:
                 continue
-            if operation.type in _TRANSPARENT:
+            if operation.type in TRANSPARENT:
                 pending.extend(operation.outputs)
-            elif _is_lookup(operation, tensor):
+            elif is_lookup(operation, tensor):
                 lookups.append(operation)
             else:
                 whole.append(operation)
@@ -123,7 +123,8 @@ def reads(variable, among=None):
     return Reads(sorted(lookups, key=by_age), sorted(whole, key=by_age))
 
 
-def _is_lookup(operation, tensor):
+def is_lookup(operation, tensor):
+    """Whether an operation that reads a tensor gathers rows of it."""
     if operation.type not in _GATHERS or operation.inputs[0] is not tensor:
         return False
     if operation.type != 'GatherV2':

@@ -203,6 +203,14 @@ def linked(tensor, others, gradient):
         return _gen_logging_ops._print(tensor, others, first_n=0)
 
 
+def raw_assert(condition, data, summarize):
+    """The operation that ends a step with an error, which shows data, unless a condition holds.
+
+    `tf.Assert` makes a branch of its own, which cannot be put into a loop that is built already.
+    """
+    return _gen_logging_ops._assert(condition, data, summarize)
+
+
 #: The type of the operation that `linked` builds.
 LINK = 'Print'
 

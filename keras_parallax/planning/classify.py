@@ -142,8 +142,11 @@ def _natural_class(use):
     return Class(SPARSE, '; '.join([reason] + extras))
 
 
-#: What TensorFlow calls the way into a loop and into a branch.
-_IN_WORDS = {'Enter': 'a loop', 'RefEnter': 'a loop', 'Switch': 'a branch', 'RefSwitch': 'a branch'}
+#: What TensorFlow calls the way into a loop and into a branch, and those of TensorFlow 2.
+_IN_WORDS = {
+    **dict.fromkeys(['Enter', 'RefEnter', 'While', 'StatelessWhile'], 'a loop'),
+    **dict.fromkeys(['Switch', 'RefSwitch', 'If', 'StatelessIf'], 'a branch'),
+}
 
 
 def _listed(operations):

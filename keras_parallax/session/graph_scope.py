@@ -158,6 +158,13 @@ class GraphScope:
             else:
                 write()
 
+    def weight_named(self, name):
+        """The variable of a name without `:0`, sharded or not; `None` if there is none."""
+        if name in self.tables_by_name:
+            return self.tables_by_name[name].variable
+        named = (variable for variable in self._variables() if variable.op.name == name)
+        return next(named, None)
+
     def weight_read_by(self, name):
         """The variable that the lookup called `name` reads, or `None`."""
         for variable in self._variables():

@@ -127,8 +127,7 @@ def _id_problem(scope, error):
     asserted = _ASSERTED.search(message)
     gathered, node = _GATHERED.search(message), _NODE.search(message)
     if asserted:
-        ids, table = asserted.group('ids'), scope.tables_by_name[asserted.group('name')]
-        variable = table.variable
+        ids, variable = asserted.group('ids'), scope.weight_named(asserted.group('name'))
     elif gathered and node:
         # A table without shards is looked up by Keras's own operations.
         ids, variable = gathered.group('ids'), scope.weight_read_by(node.group('node'))

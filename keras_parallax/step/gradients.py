@@ -165,7 +165,7 @@ class StepGradients:
             gradients = tf.gradients(self._loss, tensors, colocate_gradients_with_ops=True)
         of_dense = gradients[: len(dense)]
         by_output = {
-            output: gradient
+            output: _of_each_row(gradient, output)
             for (_, output), gradient in zip(outputs, gradients[len(dense) :])
             if gradient is not None
         }
@@ -356,6 +356,17 @@ class StepGradients:
             part = self.parts[number]
             self.parts[number] = part._replace(gradients=part.gradients._replace(values=value))
         return gated[: len(reduced)]
+
+
+def _of_each_row(gradient, output):
+    """The gradient of a lookup's output as a tensor, also if that is looked up again.
+
+    It has a row for each of a batch's; TensorFlow would warn that it may be large.
+    """
+    if not isinstance(gradient, tf.IndexedSlices):
+        return gradient
+    with tf.colocate_with(gradient.values):
+        return tf.unsorted_segment_sum(gradient.values, gradient.indices, tf.shape(output)[0])
 
 
 def _has_whole_table(slices):

@@ -1,9 +1,10 @@
 """From a loss to a plan: describes how it reads each variable, in the plan's plain terms."""
 
-from keras_parallax.compat import graph_queries, keras_api
+from keras_parallax.compat import control_flow, graph_queries, keras_api
 from keras_parallax.planning import classify as rules
 from keras_parallax.planning.architectures import ALLREDUCE, PS
 from keras_parallax.planning.plan import make_plan
+from keras_parallax.tables.loop_lookups import move_out
 from keras_parallax.tables.sharded_variable import ShardedVariable
 
 
@@ -19,7 +20,11 @@ def members_of(loss, records):
 
 
 def describe(loss, variables, records):
-    """The `VariableUse`s of a model's trainable variables, in order, given its total loss."""
+    """The `VariableUse`s of a model's trainable variables, in order, given its total loss.
+
+    Lookups in loops and branches are moved out, if they have not been.
+    """
+    move_lookups(loss, variables, records)
     members, uses, numbers = members_of(loss, records), [], {}
     for variable in variables:
         use, ids = _use(variable, members, records.get(variable))
@@ -27,6 +32,22 @@ def describe(loss, variables, records):
         asked_by = numbers.setdefault(ids, len(numbers)) if use.lookups else None
         uses.append(use._replace(asked_by=asked_by))
     return uses
+
+
+def move_lookups(loss, variables, records):
+    """Makes lookups in loops and branches before them, where that can be: `loop_lookups.move_out`.
+
+    A session that has run them does not see the change, nor need it.
+    """
+    entered = [
+        variable
+        for variable in variables
+        if not isinstance(variable, ShardedVariable) and control_flow.is_entered(variable)
+    ]
+    members = members_of(loss, records) if entered else None
+    for variable in entered:
+        if variable.dtype.is_floating and variable.shape.as_list():
+            move_out(variable, members)
 
 
 def described(uses):

@@ -10,7 +10,7 @@ from keras_parallax.planning.costs import id_dtype
 from keras_parallax.tables import half_precision
 
 #: At most this many of a batch's bad ids are told.
-_TOLD_IDS = 3
+TOLD_IDS = 3
 
 
 class SplitIds(NamedTuple):
@@ -95,7 +95,7 @@ def pull(table, ids_of_lookups, compression=hvd.Compression.none, link=False):
     check = tf.Assert(
         tf.logical_not(tf.reduce_any(outside)),
         [ID_MARK, table.name, tf.boolean_mask(unique, outside)],
-        summarize=_TOLD_IDS,
+        summarize=TOLD_IDS,
     )
     with tf.control_dependencies([check]):
         split = split_by_shard(tf.identity(unique), table.planned_shards)
