@@ -1,4 +1,4 @@
-"""Breaks a copy of the package in twenty-two places, one at a time, and shows which test notices.
+"""Breaks a copy of the package in twenty-four places, one at a time, and shows which test notices.
 
 Usage, from the project's folder: `.venv/bin/python tests/mutations.py [NUMBER...]`. All together
 they take about a quarter of an hour, and write `tests/MUTATIONS.md`.
@@ -183,6 +183,18 @@ MUTATIONS = [
         'if other != of_ranks[0]:',
         'if len(other) != len(of_ranks[0]):',
         'tests/parallel/test_servers.py::test_ranks_that_are_given_other_servers_are_told',
+    ),
+    Mutation(
+        'session/session.py',
+        'options.target.extend(noting.targets)',
+        'options.target.extend([])',
+        'tests/unit/checkpoint/test_increments.py::test_whatever_writes_a_row_has_it_saved',
+    ),
+    Mutation(
+        'session/written_rows.py',
+        'whole.add(key)',
+        'whole.discard(key)',
+        'tests/unit/checkpoint/test_increments.py::test_whatever_writes_a_row_has_it_saved',
     ),
 ]
 

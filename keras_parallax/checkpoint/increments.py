@@ -12,7 +12,7 @@ from keras_parallax.errors import CheckpointError
 from keras_parallax.session.written_rows import Watch, Watched
 from keras_parallax.tables.touched_rows import RowMarks
 
-#: Bytes of a row's number in memory and, compressed by nothing, in a file.
+#: Bytes of a row's number in a file.
 _ID_BYTES = 8
 
 
