@@ -56,9 +56,14 @@ class Compared:
     def __init__(self, folder, strategy, model, name):
         self._folder, self._strategy, self._model, self._name = folder, strategy, model, name
 
+    def save(self):
+        """Saves what has changed."""
+        path = os.path.join(self._folder, self._name)
+        save_parts(self._model, path, increments=increments_of(self._model, path))
+
     def __call__(self, act):
         paths = [os.path.join(self._folder, self._name + end) for end in ('', '-full')]
-        save_parts(self._model, paths[0], increments=increments_of(self._model, paths[0]))
+        self.save()
         save_parts(self._model, paths[1])
         if self._strategy.is_chief:
             found, expected = map(increments.contents, paths)
@@ -96,7 +101,7 @@ def save(folder):
     strategy, model = increments.build()
     compared = Compared(folder, strategy, model, 'compared')
     train(strategy, model, 0)
-    compared('trained')
+    compared.save()
     train(strategy, model, 1)
     compared('trained')
     write_alone(strategy, model, [4, 5, 7])

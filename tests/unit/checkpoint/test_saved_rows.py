@@ -1,7 +1,7 @@
 """Rows of a base with deltas over it: any block of them, from any number of shards."""
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_parallax.checkpoint import saved_rows
@@ -19,6 +19,7 @@ def chains(draw):
     return rows, count, draw(st.lists(st.tuples(*ids), max_size=4))
 
 
+@settings(max_examples=30)
 @given(chains())
 def test_every_block_has_the_newest_value_of_each_row(chain):
     rows, count, deltas = chain
