@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help env install demo demo-mnist demo-nmt demo-skip-thoughts test test-all test-unit test-parallel test-outside lint format layers docs bench bench-one bench-smoke bench-soak clean distclean
+.PHONY: help env install demo demo-mnist demo-nmt demo-skip-thoughts demo-resnet50 test test-all test-unit test-parallel test-outside lint format layers docs bench bench-one bench-smoke bench-soak clean distclean
 
 # The environment of the stack that STACK names, or else of the first one whose Python is there. Asked
 # for where it is first needed.
@@ -55,6 +55,9 @@ demo-nmt: install ## The same with a translator, by encoder, decoder and attenti
 
 demo-skip-thoughts: install ## The same with an encoder of sentences and two decoders (DEMO_ARGS=...)
 	$(call train_on_two,examples/skip_thoughts.py)
+
+demo-resnet50: install ## The same with ResNet-50 or Inception-v3 (DEMO_ARGS='--model inception_v3')
+	$(call train_on_two,examples/resnet50.py)
 
 # Side by side, because ranks wait for each other; tests/conftest.py says which share a process.
 SIDE_BY_SIDE = $(PYTEST) --numprocesses 3 --dist loadgroup

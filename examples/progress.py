@@ -18,21 +18,21 @@ class Progress(keras.callbacks.Callback):
         per_sample: How many of them a sample of this worker stands for, those of
             the other workers counted too.
         describe: Function of an epoch's logs that returns the rest of the line.
-        batch_size: Samples of a batch on this worker, where `fit_generator` trains: Keras tells
-            of the batches alone there.
+        samples: Samples of an epoch on this worker. Default: as many as Keras says, which
+            `fit_generator` does not.
     """
 
-    def __init__(self, unit, per_sample, describe, batch_size=None):
+    def __init__(self, unit, per_sample, describe, samples=None):
         super().__init__()
         self.unit, self.per_sample, self.describe = unit, per_sample, describe
-        self.batch_size = batch_size
+        self.samples_of_epoch = samples
 
     def on_train_begin(self, logs=None):
         self.bar = None
 
     def on_epoch_begin(self, epoch, logs=None):
         if self.bar is None:
-            samples = self.params.get('samples') or self.params['steps'] * self.batch_size
+            samples = self.samples_of_epoch or self.params['samples']
             self.bar = tqdm.tqdm(
                 total=self.params['epochs'] * samples * self.per_sample,
                 initial=epoch * samples * self.per_sample,  # Where training goes on.

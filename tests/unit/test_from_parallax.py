@@ -47,7 +47,7 @@ def test_each_example_has_a_script_and_a_target_of_make():
         assert os.path.exists(os.path.join(root, script.strip('`')))
         target = re.search('`make ([a-z0-9-]+)`', target).group(1)
         assert '\n%s: install' % target in makefile and script.strip('`') in makefile
-    assert len(examples) == 4
+    assert len(examples) == 5
 
 
 def test_every_name_of_parallax_has_a_row():
