@@ -45,6 +45,10 @@ _SCATTERS = {
 _ROWS = {prefix + 'Scatter' + kind: kind for kind in _SCATTERS for prefix in ('', 'Resource')}
 
 
+#: The operations that a shard is, a reference or, with TensorFlow 2, a resource.
+_VARIABLES = ('VariableV2', 'VarHandleOp')
+
+
 #: Kinds of writes after which a table's values are those that were given.
 _ABSOLUTE = (ASSIGN, 'Update')
 
@@ -97,7 +101,7 @@ def build(table, write):
 
 def _reads_shards(operands):
     return any(
-        operation.type == 'VariableV2' and operation.name.startswith(STORAGE)
+        operation.type in _VARIABLES and operation.name.startswith(STORAGE)
         for operation in graph_queries.ancestors(operands)
     )
 
