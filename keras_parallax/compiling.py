@@ -55,7 +55,7 @@ def _with_metrics(original):
         original(model, **{**by_name, **layers})
         # Keras writes them to files, and compiles with them again what is built later.
         for name, metrics in given.items():
-            setattr(model, name, metrics)
+            keras_api.remember_metrics(model, name, metrics)
 
     return compile
 

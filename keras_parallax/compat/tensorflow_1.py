@@ -15,6 +15,9 @@ __all__ = ['c_api', 'tf', 'training_ops']
 #: Whether Keras sums the penalty of an `activity_regularizer` over a batch, and does not divide.
 SUMS_ACTIVITY_PENALTIES = True
 
+#: The attribute of a compiled model that has an argument of `compile`.
+COMPILED_WITH = '%s'
+
 #: What a script has to do so that TensorFlow builds graphs.
 FOR_GRAPHS = 'leave tf.enable_eager_execution() out.'
 

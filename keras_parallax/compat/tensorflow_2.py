@@ -22,6 +22,8 @@ __all__ = ['c_api', 'tf', 'training_ops']
 
 SUMS_ACTIVITY_PENALTIES = False
 
+COMPILED_WITH = '_compile_%s'
+
 FOR_GRAPHS = (
     'call tf.compat.v1.disable_v2_behavior() at the top of the script, right after '
     '`import tensorflow as tf`.'
@@ -95,6 +97,7 @@ def keras_classes(name):
         'Model': model,
         'Optimizer': OPTIMIZER_V2,
         'CallbackList': importlib.import_module(inside + '.callbacks').CallbackList,
+        'Metric': importlib.import_module(inside + '.metrics').Metric,
     }
 
 

@@ -1,6 +1,6 @@
 """What a Keras package takes for a metric: a layer that keeps the sums of a `SumMetric`.
 
-Both packages have a list of such layers in a compiled model. They set them back at the start of an
+All packages have a list of such layers in a compiled model. They set them back at the start of an
 epoch and of an evaluation, and take the last value that they return for that of all batches.
 """
 
@@ -31,25 +31,37 @@ class SumLayer:
     def __init__(self, metric):
         super().__init__(name=metric.name)
         self.stateful, self.built = True, True
-        self.metric, self.earlier, self.in_epoch = metric, [], False
-        self._variable = self._total = self._value = None
+        self._keep(metric=metric, earlier=[], in_epoch=False)
+        self._keep(_variable=None, _total=None, _value=None)
+
+    def _keep(self, **values):
+        """Sets attributes, of which Keras 2.15 would take variables for weights."""
+        vars(self).update(values)
+
+    def get_config(self):
+        """What `from_config` makes another one of, for another output of the model."""
+        return {'metric': self.metric}
 
     def __call__(self, y_true, y_pred, sample_weight=None):
         """Adds a batch, and returns the value so far, a tensor."""
         with tf.device('/cpu:0'):
-            self._variable = ResourceVariable(
+            variable = ResourceVariable(
                 tf.zeros([self.metric.size], tf.float64),
                 trainable=False,
                 collections=[tf.GraphKeys.LOCAL_VARIABLES],
                 name='sums',
             )
+            self._keep(_variable=variable)
             sums = self.metric.sums_of_batch(y_true, y_pred, sample_weight)
             with tf.control_dependencies([self._made()]):
-                added = self._variable.assign_add(sums)
+                added = variable.assign_add(sums)
             with tf.control_dependencies([added]):
-                self._total = self._variable.read_value()
-            self._value = self.metric.value_of(self._total)
-            return tf.cast(self._value, y_pred.dtype)
+                total = variable.read_value()
+            value = self.metric.value_of(total)
+            result = tf.cast(value, y_pred.dtype)
+            self._keep(_total=total, _value=value)
+            keras_api.note_result(self, result)
+            return result
 
     def _made(self):
         """Gives the variable its initial value, if it has none: no Keras package does."""
@@ -68,9 +80,18 @@ class SumLayer:
             self.earlier.append(self.sums())
         session.run(self._variable.initializer)
 
+    #: Keras 2.15 calls it so.
+    reset_state = reset_states
+
+    def update_state(self, *arguments, **named):
+        """Refused: Keras calls the layer itself."""
+        raise PlanError('The metric %s is for model.compile() alone.' % self.metric.name)
+
+    result = update_state
+
     def begin_epoch(self):
         """Keeps what is evaluated from now on."""
-        self.earlier, self.in_epoch = [], True
+        self._keep(earlier=[], in_epoch=True)
 
     def sums(self):
         """The sums so far, an array."""
@@ -85,11 +106,7 @@ class SumLayer:
 @functools.lru_cache()
 def _layer_class(name):
     """The class of layers of the Keras package called `name`."""
-    package = keras_api.keras_package(name)
-    base = package.patched.get('Metric')
-    if base is None:
-        raise PlanError('kp.metrics needs TensorFlow 1.11; on this stack use Keras\'s metrics.')
-    return type('SumLayer', (SumLayer, base), {})
+    return type('SumLayer', (SumLayer, keras_api.keras_package(name).patched['Metric']), {})
 
 
 def layers_for(package, metrics):
@@ -112,6 +129,5 @@ def has_ours(metrics):
 
 def layers_of(model):
     """The layers that keep sums for a compiled model, a dict from names in the logs."""
-    names = getattr(model, 'stateful_metric_names', [])
-    functions = getattr(model, 'stateful_metric_functions', [])
-    return {name: layer for name, layer in zip(names, functions) if isinstance(layer, SumLayer)}
+    metrics = keras_api.metrics_by_name(model)
+    return {name: layer for name, layer in metrics.items() if isinstance(layer, SumLayer)}
