@@ -1,5 +1,6 @@
 """What a run has failed with, in our words: which rank is gone, which ids are out of range."""
 
+import contextlib
 import re
 
 from keras_parallax.compat.tensorflow_api import tf
@@ -42,8 +43,8 @@ _BROKEN_OFF = (
 )
 
 
-#: The operation in which a function of the user's own, in Python, has raised an error.
-_USERS_OWN = re.compile(r'\}\} = (Eager)?PyFunc')
+#: The operations in which a function of the user's own, in Python, may raise an error.
+_USERS_OWN = ('PyFunc', 'EagerPyFunc', 'PyFuncStateless')
 
 
 def translated(scope, function, *args, **kwargs):
@@ -74,8 +75,8 @@ def translated(scope, function, *args, **kwargs):
         )
         if problem is None and isinstance(error, _LOST):
             problem = job.servers.problem()
-        is_users = _USERS_OWN.search(error.message or '')
-        if problem is None and isinstance(error, _BROKEN_OFF) and not is_users:
+        is_broken_off = isinstance(error, _BROKEN_OFF) and not _is_users_own(scope, error)
+        if problem is None and is_broken_off:
             job.watch.await_problem()
             problem = job.problem
         if problem is None:
@@ -86,6 +87,20 @@ def translated(scope, function, *args, **kwargs):
         if job.problem is not None:
             raise job.problem from error
         raise
+
+
+def _is_users_own(scope, error):
+    """Whether an error is one that a function of the user's own has raised."""
+    message = error.message or ''
+    node = _NODE.search(message)
+    if not node:
+        return False
+    if any('}} = %s' % kind in message for kind in _USERS_OWN):
+        return True
+    # TensorFlow 2 says the operation's name alone.
+    with contextlib.suppress(KeyError):
+        return scope.graph.get_operation_by_name(node.group('node')).type in _USERS_OWN
+    return False
 
 
 def _batch_problem(scope, error):

@@ -4,10 +4,25 @@ import os
 import socket
 
 import pytest
-from horovod.run.gloo_run import _allocate
-from horovod.run.http.http_server import RendezvousServer
+from frameworks import TF2
 
 from keras_parallax.failures import rendezvous
+
+if TF2:
+    from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
+    from horovod.runner.http.http_server import RendezvousServer
+else:
+    from horovod.run.gloo_run import _allocate
+    from horovod.run.http.http_server import RendezvousServer
+
+
+def opened(server, hosts, size):
+    """The port of a store, which is open as `horovodrun` opens it."""
+    if not TF2:
+        return server.start_server(_allocate(hosts, size))
+    port = server.start()
+    server.init(get_host_assignments(parse_hosts(hosts), size))
+    return port
 
 
 def environ(port):
@@ -22,8 +37,8 @@ def environ(port):
 def store():
     """The environment of a job whose store is open."""
     server = RendezvousServer(verbose=0)
-    yield environ(server.start_server(_allocate('a:2,b:1', 3)))
-    server.httpd.server_close()
+    yield environ(opened(server, 'a:2,b:1', 3))
+    server.stop() if TF2 else server.httpd.server_close()
 
 
 def closed_port():
