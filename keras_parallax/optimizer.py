@@ -101,12 +101,13 @@ class _Wrapper:
         self.updates, self._parallax_step = [step.whole_step], step
         return self.updates
 
-    def _updates_of(self, loss, pairs):
-        """The update operations of the optimizer itself, for pairs of variable and gradient."""
+    def _updates_of(self, loss, pairs, alone):
+        """The update operations of the optimizer itself, as `StepSpec.keras_updates` has them."""
         # Until the end of it, `weights` are those that the formula has set.
         step, self._parallax_step = self._parallax_step, None
         try:
-            return adapter_of(self).updates(loss, pairs, super().get_updates)
+            lazy = self._parallax_settings.sparse_update == LAZY
+            return adapter_of(self).updates(loss, pairs, super().get_updates, lazy, alone)
         finally:
             self._parallax_step = step
 

@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, NamedTuple
 
 import numpy as np
 import own_optimizers
-from frameworks import SUMS_ACTIVITY_PENALTIES, keras_module, tf  # noqa: F401 - for others
+from frameworks import SUMS_ACTIVITY_PENALTIES, TF2, keras_module, tf  # noqa: F401 - for others
 
 ROWS, WIDTH, LENGTH = 23, 4, 5
 
@@ -568,6 +568,12 @@ CASES = {
         stateful, lambda keras: keras.optimizers.Adagrad(lr=0.1, epsilon=0.01), ids_and_targets
     ),
 }
+if TF2:
+    CASES['schedule'] = optimizer_case(
+        lambda keras: keras.optimizers.Adam(
+            keras.optimizers.schedules.ExponentialDecay(0.1, 2, 0.5)
+        )
+    )
 
 
 def wide(length, regularized):

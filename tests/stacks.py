@@ -4,9 +4,12 @@ from frameworks import TF2
 
 #: Files and folders below the project's.
 ON_TENSORFLOW_2 = (
+    'tests/parallel/test_async.py',
     'tests/parallel/test_behaviour.py',
     'tests/parallel/test_equality.py',
+    'tests/parallel/test_failures.py',
     'tests/parallel/test_increments.py',
+    'tests/parallel/test_metrics.py',
     'tests/parallel/test_mnist.py',
     'tests/parallel/test_names.py',
     'tests/parallel/test_nmt.py',
@@ -15,12 +18,9 @@ ON_TENSORFLOW_2 = (
     'tests/parallel/test_saving.py',
     'tests/parallel/test_saving_by_all.py',
     'tests/parallel/test_skip_thoughts.py',
+    'tests/parallel/test_tables.py',
     'tests/parallel/test_training.py',
-    'tests/unit/callbacks/test_callback_code.py',
-    'tests/unit/callbacks/test_epoch_reports.py',
-    'tests/unit/callbacks/test_fit_output.py',
-    'tests/unit/callbacks/test_learning_rate.py',
-    'tests/unit/callbacks/test_replicas.py',
+    'tests/unit/callbacks/',
     'tests/unit/checkpoint/test_chain.py',
     'tests/unit/checkpoint/test_increments.py',
     'tests/unit/checkpoint/test_keras_file_',
@@ -34,7 +34,10 @@ ON_TENSORFLOW_2 = (
     'tests/unit/checkpoint/test_saved_rows.py',
     'tests/unit/checkpoint/test_tensorflow_slots.py',
     'tests/unit/checkpoint/test_weight_pairs.py',
+    'tests/unit/commands/test_cli.py',
     'tests/unit/commands/test_resources.py',
+    'tests/unit/commands/test_run.py',
+    'tests/unit/commands/test_server.py',
     'tests/unit/compat/test_datasets.py',
     'tests/unit/compat/test_keras_optimizers.py',
     'tests/unit/compat/test_session_hooks.py',
@@ -42,14 +45,25 @@ ON_TENSORFLOW_2 = (
     'tests/unit/compat/test_tensorflow_optimizers.py',
     'tests/unit/compat/test_versions.py',
     'tests/unit/data/',
+    'tests/unit/failures/',
+    'tests/unit/job/test_activity.py',
+    'tests/unit/job/test_dedicated_servers.py',
     'tests/unit/job/test_devices.py',
+    'tests/unit/job/test_hosts.py',
+    'tests/unit/job/test_job.py',
+    'tests/unit/job/test_process_end.py',
+    'tests/unit/job/test_s',
+    'tests/unit/job/test_w',
+    'tests/unit/metrics/',
     'tests/unit/planning/',
     'tests/unit/session/test_graph_sessions.py',
     'tests/unit/session/test_run_errors.py',
     'tests/unit/session/test_state_updates.py',
     'tests/unit/step/',
     'tests/unit/tables/',
+    'tests/unit/test_atomic_files.py',
     'tests/unit/test_from_parallax.py',
+    'tests/unit/test_launch.py',
     'tests/unit/test_logs.py',
     'tests/unit/test_sentences.py',
     'tests/unit/test_shapes.py',
@@ -57,6 +71,10 @@ ON_TENSORFLOW_2 = (
     'tests/unit/updates/test_asked_gradients.py',
     'tests/unit/updates/test_clipping.py',
     'tests/unit/updates/test_formula_graph.py',
+    'tests/unit/updates/test_fused_kernels.py',
+    'tests/unit/updates/test_row_rules.py',
+    'tests/unit/updates/test_slots.py',
+    'tests/unit/updates/test_table_updates.py',
 )
 
 #: From a reason to tests that TensorFlow 2 cannot pass for it, and cases of a worker that it cannot
@@ -66,11 +84,20 @@ NOT_ON_TENSORFLOW_2 = {
     "Horovod 0.28.1's own callback asks `keras.backend` for a session, which it has not": (
         'tests/parallel/test_behaviour.py::test_horovods_own_broadcast_callback',
     ),
-    "sparse_update='lazy' is not there yet": (
-        'tests/parallel/test_behaviour.py::test_lazy_adam_moves',
-        'tests/saved.py::few_rows',
+    "Keras's optimizers have kernels and sparse updates of their own, by which they move rows": (
+        'tests/unit/updates/test_fused_kernels.py::',
+        'tests/unit/updates/test_row_rules.py::test_a_rule_keeps',
+        'tests/unit/updates/test_row_rules.py::test_rows_alone_are_exact',
+        'tests/unit/updates/test_slots.py::test_a_slot_that_the_formula',
+        'tests/unit/updates/test_slots.py::test_each_variable_has_its_first_slot',
+        'tests/unit/updates/test_table_updates.py::test_rows_alone_are_updated',
+    ),
+    'Keras takes no notice of a momentum that is switched on later': (
+        'tests/unit/updates/test_row_rules.py::test_momentum_switched_on',
     ),
     'Keras refuses a constraint on a table': (
+        'tests/unit/updates/test_row_rules.py::test_lazy_heeds_regularizer_and_constraint[non neg',
+        'tests/unit/updates/test_row_rules.py::test_lazy_heeds_regularizer_and_constraint[row norm',
         'tests/parallel/test_behaviour.py::test_a_server_is_sent_tensors_and_no_messages_that_only_'
         'tell_it_to_go_on[tf.keras-told:columns]',
     ),
@@ -83,12 +110,11 @@ NOT_ON_TENSORFLOW_2 = {
         'tests/unit/test_single_process.py::test_fit_generator_gives',
         'tests/unit/test_single_process.py::test_a_sequence_gives',
     ),
-    'sync=False is refused': (
-        'tests/parallel/test_increments.py::test_rows_that_any_worker',
-        'tests/parallel/training_worker.py::asynchronous',
-    ),
     'Keras has no wrappers for scikit-learn any more': (
         'tests/parallel/training_worker.py::wrapped',
+    ),
+    'Keras does not warn that it saves no slots of a `tf.train.Optimizer`': (
+        'tests/unit/callbacks/test_model_checkpoint.py::test_the_file_of_a_model_with_tensorflows',
     ),
     'metrics of validation differ in their last bit from one run to the next': (
         'tests/parallel/test_training.py::test_explicit_callbacks_change_nothing',

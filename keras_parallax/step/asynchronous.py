@@ -17,14 +17,15 @@ from keras_parallax.tables.table import as_indices, split_rows
 def check_clipping(optimizer, together, dense):
     """Refuses a clipping that would make the replicas of dense variables differ.
 
-    Raises `PlanError` if `clipnorm` bounds the norm of all gradients together, of which only this
-    rank has some.
+    Raises `PlanError` if the norm of all gradients together is bounded, of which only this rank has
+    some: by `clipnorm` if it is of all `together`, or else by `global_clipnorm`.
     """
-    if together and dense and (getattr(optimizer, 'clipnorm', None) or 0) > 0:
+    bound = 'clipnorm' if together else 'global_clipnorm'
+    if dense and (getattr(optimizer, bound, None) or 0) > 0:
         raise PlanError(
-            'clipnorm with sync=False would scale the dense gradients differently on each worker, '
+            '%s with sync=False would scale the dense gradients differently on each worker, '
             "because no worker has the others' gradients of tables; use clipvalue, "
-            "architecture='ps' or sync=True."
+            "architecture='ps' or sync=True." % bound
         )
 
 

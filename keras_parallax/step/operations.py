@@ -62,6 +62,8 @@ class StepOperations:
             loss_analysis.described(loss_analysis.describe(spec.loss, spec.variables, spec.records))
         )
         if slices:
+            for table in tables.values():
+                self._way(table)  # It may be refused.
             tables = self._without_shards(tables)
         dense = [variable for variable in spec.variables if variable not in tables]
         if not spec.timing.sync:

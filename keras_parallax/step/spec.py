@@ -59,8 +59,9 @@ class StepSpec(NamedTuple):
         loss: the model's total loss.
         variables: its trainable variables, in order.
         settings: the optimizer's `Settings`.
-        keras_updates: function from a list of pairs of variable and gradient to the list of update
-            operations of the optimizer itself.
+        keras_updates: function from a list of pairs of variable and gradient, and whether no other
+            worker updates these variables, to the list of update operations of the optimizer
+            itself.
         scope: the `GraphScope`, or `None` without a strategy.
         job: the `Job`, or the `HorovodRanks`.
         asked: what the strategy was asked for, a `request.Request`.

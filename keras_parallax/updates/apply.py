@@ -84,8 +84,7 @@ def build_updates(optimizer, keras_updates, variables, dense, of_rank, loss, cli
 
     Args:
         optimizer: the wrapped Keras optimizer.
-        keras_updates: function from a list of pairs of variable and gradient to the list of the
-            update operations of the optimizer itself.
+        keras_updates: as `StepSpec` has it.
         variables: the model's trainable variables, in order.
         dense: dict from dense variables to their gradients.
         of_rank: the `TablesOfRank`.
@@ -128,7 +127,7 @@ def build_updates(optimizer, keras_updates, variables, dense, of_rank, loss, cli
     as_clipped = clip and (lambda by: _as_clipped(pairs, *clip(by)))
     exchanged = ExchangedGradients(loss, of_pairs, as_clipped, alone)
     with exchanged.handed_out(), _named_as_tables(pairs):
-        own = graph_queries.as_operations(keras_updates(of_pairs))
+        own = graph_queries.as_operations(keras_updates(of_pairs, of_rank.sync))
     if adapter.takes_rows:
         own += _waited_for(own, since)
     exchanged.check(own, adapter.name)
@@ -289,11 +288,11 @@ def _state(adapter, kept, pairs, of_rank):
 
     Its slots of shards are stored under names that every rank knows.
     """
-    if not of_rank.sync and adapter.takes_rows:
+    if not of_rank.sync and not adapter.shares_slots:
         raise PlanError(
-            "sync=False is for Keras's own optimizers of TensorFlow 1.11, of which it is known "
-            'which of their variables several workers may change at a time, but %s was given; use '
-            'one of them, or sync=True.' % adapter.name
+            "sync=False is for Keras's own optimizers, of which it is known which of their "
+            'variables several workers may change at a time, but %s was given; use one of them, or '
+            'sync=True.' % adapter.name
         )
     if kept is None:
         return None

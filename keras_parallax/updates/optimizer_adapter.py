@@ -5,9 +5,10 @@ The formulas of Keras's own are known (`row_rules`), and TensorFlow has kernels 
 what the graph of its updates tells (`formulas`).
 """
 
+import contextlib
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from keras_parallax.compat import keras_optimizers, tensorflow_optimizers
+from keras_parallax.compat import keras_optimizers, row_updates, tensorflow_optimizers
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.planning.classify import ANY_ROWS, Reach
 from keras_parallax.updates import clipping, formula_graph, formulas, fused_kernels, row_rules
@@ -70,14 +71,20 @@ class OptimizerAdapter:
         rule: the `RowRule` of its formula, or `None` if that is not known.
         inner: the `tf.train.Optimizer` that it stands for, or `None`.
         takes_rows: whether it moves rows itself, given `IndexedSlices`.
+        shares_slots: whether several workers may apply gradients to the same slots at a time.
         bounds: the `clipping.Bounds` of one that clips rows before repeats are summed, or `None`.
     """
 
     rule = inner = bounds = None
-    takes_rows = False
+    takes_rows, shares_slots = False, True
 
     def __init__(self, optimizer):
         self._optimizer, self.name = optimizer, type(optimizer).__name__
+
+    @property
+    def rows_alone(self):
+        """Whether it can move touched rows and their slots only, by its rule or itself."""
+        return self.rule is not None
 
     def reach(self, variables, tables):
         """How far its formula reaches: over rows, over a whole variable, or over all of them.
@@ -99,13 +106,15 @@ class OptimizerAdapter:
         """
         return formulas.takes_slices(self._optimizer, variables)
 
-    def updates(self, loss, pairs, get_updates):
+    def updates(self, loss, pairs, get_updates, lazy=False, alone=True):
         """Builds its own updates.
 
         Args:
             loss: the model's total loss.
             pairs: a list of pairs of a variable and its gradient.
             get_updates: the method of its class.
+            lazy: whether rows without a gradient, and their slots, are to rest; only where it can.
+            alone: whether no other worker updates the same variables.
 
         Returns:
             A list of operations, and of what else Keras takes for updates.
@@ -165,7 +174,7 @@ class KerasAdapter(OptimizerAdapter):
         """It takes tensors."""
         return False
 
-    def updates(self, loss, pairs, get_updates):
+    def updates(self, loss, pairs, get_updates, lazy=False, alone=True):
         """Those of a kernel, where TensorFlow has one and no variable has a constraint."""
         constrained = any(getattr(variable, 'constraint', None) for variable, _ in pairs)
         if self._kernel is None or constrained or not self._kernel.fits(self._optimizer):
@@ -183,7 +192,7 @@ class KerasAdapter(OptimizerAdapter):
 class TensorFlowAdapter(OptimizerAdapter):
     """What is known of a `tf.train.Optimizer`, which takes rows, in Keras's wrapper."""
 
-    takes_rows = True
+    takes_rows, shares_slots = True, False
 
     def __init__(self, optimizer):
         super().__init__(optimizer)
@@ -219,7 +228,7 @@ class TensorFlowAdapter(OptimizerAdapter):
             or tensorflow_optimizers.sums_own_rows(self.inner)
         )
 
-    def updates(self, loss, pairs, get_updates):
+    def updates(self, loss, pairs, get_updates, lazy=False, alone=True):
         """An operation in which the inner optimizer applies the gradients, or its own."""
         iterations = self._optimizer.iterations
         if not pairs:
@@ -261,6 +270,13 @@ class OptimizerV2Adapter(OptimizerAdapter):
         # Others clip by themselves what they are given.
         self.bounds = clipping.bounds_of(optimizer) if self._is_known else clipping.Bounds()
 
+    @property
+    def rows_alone(self):
+        """Keras's own can."""
+        return self._is_known
+
+    shares_slots = rows_alone
+
     def reach(self, variables, tables):
         """Keras's own move rows by themselves."""
         if self._is_known or not tables:
@@ -271,15 +287,20 @@ class OptimizerV2Adapter(OptimizerAdapter):
         """Keras's own sum rows before they look at them."""
         return not self._is_known and any(variable.rows for variable in variables)
 
-    def updates(self, loss, pairs, get_updates):
+    def updates(self, loss, pairs, get_updates, lazy=False, alone=True):
         """An operation in which it applies gradients, which are clipped already if it is known."""
         if not pairs:
             return [self._optimizer.iterations.assign_add(1, read_value=False)]
         if not self._is_known:
             return super().updates(loss, pairs, get_updates)
-        with keras_optimizers.without_clipping(self._optimizer):
-            with tensorflow_optimizers.waiting_for_rows(self._optimizer):
-                return super().updates(loss, pairs, get_updates)
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(keras_optimizers.without_clipping(self._optimizer))
+            if lazy:
+                stack.enter_context(row_updates.rows_alone(self._optimizer))
+            if not alone:
+                stack.enter_context(row_updates.locked(self._optimizer))
+            stack.enter_context(tensorflow_optimizers.waiting_for_rows(self._optimizer))
+            return super().updates(loss, pairs, get_updates)
 
     def kept(self, before, updated, operations, gradients):
         """Its slots by their names, and what belongs to no variable."""

@@ -14,10 +14,22 @@ EXACT, LAZY = 'exact', 'lazy'
 
 
 class UpdateWay(NamedTuple):
-    """How a table is updated: by a `RowRule` on touched rows, or (`rule=None`) whole by Keras."""
+    """How a table is updated.
+
+    Attributes:
+        rule: the `RowRule` by which touched rows move; `None` if the optimizer itself moves them.
+        words: that in words.
+        lazy: whether rows without a gradient rest, although they would not in Keras.
+    """
 
     rule: Optional[RowRule]
     words: str
+    lazy: bool = False
+
+    @property
+    def rows_alone(self):
+        """Whether nothing but rows with a gradient is to move."""
+        return self.lazy or self.rule is not None
 
 
 def choose_way(optimizer, sparse_update, penalized, constrained):
@@ -40,12 +52,7 @@ def choose_way(optimizer, sparse_update, penalized, constrained):
     rule = adapter.rule
     name = type(optimizer).__name__
     if sparse_update == LAZY:
-        if adapter.bounds is not None:
-            raise PlanError(
-                "sparse_update='lazy' is not there with Keras's optimizers of TensorFlow 2; "
-                "sparse_update='exact' moves touched rows only, but for Adam."
-            )
-        if rule is None:
+        if not adapter.rows_alone:
             raise PlanError(
                 "sparse_update='lazy' needs the formula of %s for single rows, which is known for "
                 "Keras's own optimizers only; use sparse_update='exact'." % name
@@ -55,7 +62,8 @@ def choose_way(optimizer, sparse_update, penalized, constrained):
                 "sparse_update='lazy' moves single rows, but a constraint of the table is for the "
                 "whole of it; use sparse_update='exact', or a constraint along axis 1."
             )
-        return UpdateWay(rule, "touched rows only: 'lazy', not the numbers of Keras's %s" % name)
+        words = "touched rows only: 'lazy', not the numbers of Keras's %s" % name
+        return UpdateWay(rule, words, lazy=True)
     if adapter.takes_rows:
         whose = 'Keras' if adapter.inner is None else 'TensorFlow'
         return UpdateWay(None, "%s's own sparse update (%s)" % (whose, adapter.name))
@@ -142,9 +150,9 @@ def with_penalty(part_gradient, loss, way, takes_rows, clipvalue=None):
     if penalty is not None and clipvalue is not None:
         penalty = tf.clip_by_value(penalty, -clipvalue, clipvalue)
     with tf.device(variable.device):
-        if way.rule is not None and penalty is not None:
+        if way.rows_alone and penalty is not None:
             values += tf.gather(penalty, rows)
-        if way.rule is not None or (takes_rows and penalty is None):
+        if way.rows_alone or (takes_rows and penalty is None):
             return PartUpdate(part, tf.IndexedSlices(values, rows, tf.shape(variable)))
         shape = variable.shape.as_list()
         gradient = tf.unsorted_segment_sum(values, rows, shape[0])

@@ -11,6 +11,7 @@ import os
 import sys
 
 import numpy as np
+from frameworks import TF2
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir))
 import cases  # noqa: E402
@@ -106,8 +107,11 @@ def main(package, folder):
         counts, densities = every_push_counts(*given, steps, **strategy)
         began.append(lockstep_began())
         found.update({'counts_' + name: counts, 'density_' + name: densities})
-        optimizer = keras.optimizers.Adagrad if name == 'bound' else keras.optimizers.Adam
-        optimizer = functools.partial(optimizer, lr=0.05)
+        optimizer = functools.partial(keras.optimizers.Adam, lr=0.05)
+        if name == 'bound':
+            # With TensorFlow 2, Keras begins with squares of 0.1, and takes smaller steps.
+            begin = {'initial_accumulator_value': 0.0} if TF2 else {}
+            optimizer = functools.partial(keras.optimizers.Adagrad, lr=0.05, **begin)
         found['losses_' + name] = converges(*given, optimizer, **strategy)
         found['began_' + name] = began + [lockstep_began()]
     if made.rank == 0:

@@ -6,6 +6,7 @@ import os
 import launch
 import numpy as np
 import pytest
+from frameworks import KERAS_PACKAGES
 from servers import Server, free_port
 
 TIMINGS = ('hybrid', 'ps', 'bound', 'lockstep')
@@ -13,8 +14,8 @@ TIMINGS = ('hybrid', 'ps', 'bound', 'lockstep')
 
 @pytest.fixture(
     scope='module',
-    params=[('tf.keras', 0), ('keras', 2)],
-    ids=['tf.keras', 'keras on two dedicated servers'],
+    params=[('tf.keras', 0)] + [('keras', 2)] * ('keras' in KERAS_PACKAGES),
+    ids=['tf.keras', 'keras on two dedicated servers'][: len(KERAS_PACKAGES)],
 )
 def found(request, tmp_path_factory):
     folder, (package, count) = tmp_path_factory.mktemp('async'), request.param

@@ -9,11 +9,13 @@ import horovod.keras as hvd
 import numpy as np
 import pytest
 from any_keras import keras
-from frameworks import tf
+from frameworks import keras_module, tf
 
 import keras_parallax as kp
 from keras_parallax.callbacks.save_clock import SaveClock
 from keras_parallax.checkpoint import resume
+
+TF_KERAS = keras_module('tf.keras')
 
 
 @pytest.fixture
@@ -173,7 +175,7 @@ def with_tensorflows(package, optimizer):
 
 @pytest.mark.parametrize(
     'name, package',
-    [('adam', tf.keras), ('adagrad', keras), ('momentum', tf.keras), ('rmsprop', keras)],
+    [('adam', TF_KERAS), ('adagrad', keras), ('momentum', TF_KERAS), ('rmsprop', keras)],
 )
 def test_the_state_of_tensorflows_optimizers_is_in_our_checkpoint(name, package, tmpdir):
     unbroken = with_tensorflows(package, TENSORFLOWS[name]())

@@ -41,6 +41,6 @@ def test_two_servers_never_share_a_port():
     # gRPC alone lets them (SO_REUSEPORT), each with a part of the connections; TensorFlow does not.
     # So when two ranks of a host have picked the same free port, `start_servers` gets to know it.
     first = tf.train.Server.create_local_server()
-    cluster = tf.train.ClusterSpec({'worker': [first.target.decode().split('//')[1]]})
+    cluster = tf.train.ClusterSpec({'worker': [tf.compat.as_str(first.target).split('//')[1]]})
     with pytest.raises(tf.errors.OpError):
         tf.train.Server(cluster, 'worker', 0)

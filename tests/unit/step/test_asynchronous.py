@@ -1,5 +1,7 @@
 """What training without a barrier refuses."""
 
+from types import SimpleNamespace
+
 import pytest
 from any_keras import keras
 
@@ -14,3 +16,6 @@ def test_a_norm_of_all_gradients_is_refused_where_ranks_hold_dense_variables():
     check_clipping(clipped, together=True, dense=[])
     check_clipping(clipped, together=False, dense=['kernel'])
     check_clipping(keras.optimizers.SGD(clipvalue=1.0), together=True, dense=['kernel'])
+    # As the optimizers of Keras 2.4 and later have it.
+    with pytest.raises(PlanError, match='global_clipnorm with sync=False'):
+        check_clipping(SimpleNamespace(global_clipnorm=1.0), together=False, dense=['kernel'])

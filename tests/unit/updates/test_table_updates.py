@@ -35,7 +35,7 @@ def test_rows_alone_are_updated_where_that_is_exact_or_asked_for(
 def test_an_optimizer_of_tensorflows_takes_rows_itself(package):
     optimizer = cases.keras_module(package).optimizers.get(tf.train.AdamOptimizer())
     way = choose_way(optimizer, EXACT, penalized=False, constrained=None)
-    assert way == (None, "TensorFlow's own sparse update (AdamOptimizer)")
+    assert way.rule is None and way.words == "TensorFlow's own sparse update (AdamOptimizer)"
 
 
 @PACKAGES
