@@ -76,7 +76,7 @@ def rows_of_table(path):
     saved = manifest.read_manifest(path)
     if not saved.deltas:
         return None
-    (table,) = [name for name in saved.tables if name.startswith('/model_weights/')]
+    (table,) = [name for name in saved.tables if name.startswith('/model_weights/table/')]
     total = 0
     for _, part, dataset, ids in saved.deltas[-1].tables[table]:
         if ids is None:
