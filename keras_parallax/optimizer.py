@@ -90,16 +90,24 @@ class _Wrapper:
 
     def get_updates(self, loss, params):
         """Builds the operations that a training step of the model runs."""
+        before, variables = self._weights_before(list(params)), list(params)
         self._parallax_step = None
         own = functools.partial(self._updates_of, loss)
         model = self._parallax_model and self._parallax_model()
-        spec = spec_of(self, model, loss, list(params), self._parallax_settings, own)
-        step = build_step(spec)
+        spec = spec_of(self, model, loss, variables, self._parallax_settings, own)
+        step = build_step(spec, before)
         if step.spec.scope is not None:
             step.after_runs.append(Tuning(step).after_run)
         # Keras keeps the list, whatever the step is made of later.
         self.updates, self._parallax_step = [step.whole_step], step
         return self.updates
+
+    def _weights_before(self, variables):
+        """Its weights for variables, in Keras's order, which a step that is built goes on with."""
+        step = self._parallax_step
+        if step is None or step.spec.variables != variables:
+            return adapter_of(self).weights_before(variables)
+        return list(step.weights) if adapter_of(self).goes_on and step.state is not None else []
 
     def _updates_of(self, loss, pairs, alone):
         """The update operations of the optimizer itself, as `StepSpec.keras_updates` has them."""

@@ -152,10 +152,28 @@ class TrainStep:
             self.spec.job.collective(run)
 
 
-def build_step(spec):
-    """The `TrainStep` of a `StepSpec`, ready to run. A collective call in a job."""
+def build_step(spec, before=()):
+    """The `TrainStep` of a `StepSpec`, ready to run. A collective call in a job.
+
+    Args:
+        spec: the `StepSpec`.
+        before: the weights that its optimizer has had for the same variables, in Keras's order.
+    """
     with spec.job.call('the first training call of a model'), lock_of(spec.loss.graph).held():
-        return _build(spec)
+        step = _build(spec)
+        if before and step.has_shards:
+            _go_on(step, before)
+        return step
+
+
+def _go_on(step, before):
+    """Has a step's optimizer go on with the weights that it has had before."""
+    pairs = list(zip(before, step.weights))
+    if len(pairs) == len(before) == len(step.weights) and all(
+        old.shape.as_list() == new.shape.as_list() for old, new in pairs
+    ):
+        resharding.carry_over(pairs, step.spec.scope.session, step.rank, step.size)
+        step.spec.job.barrier()
 
 
 def _build(spec):

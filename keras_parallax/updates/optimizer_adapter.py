@@ -72,11 +72,12 @@ class OptimizerAdapter:
         inner: the `tf.train.Optimizer` that it stands for, or `None`.
         takes_rows: whether it moves rows itself, given `IndexedSlices`.
         shares_slots: whether several workers may apply gradients to the same slots at a time.
+        goes_on: whether its slots go on when a model is compiled with it once more.
         bounds: the `clipping.Bounds` of one that clips rows before repeats are summed, or `None`.
     """
 
     rule = inner = bounds = None
-    takes_rows, shares_slots = False, True
+    takes_rows, shares_slots, goes_on = False, True, False
 
     def __init__(self, optimizer):
         self._optimizer, self.name = optimizer, type(optimizer).__name__
@@ -154,6 +155,13 @@ class OptimizerAdapter:
             if variable in listed:
                 order.append(entry)
         return OptimizerState(counters, slots, order=order)
+
+    def weights_before(self, variables):
+        """What it keeps for variables from before its updates are built, a list of variables.
+
+        It is in Keras's order. Most keep nothing: they make new slots.
+        """
+        return []
 
     def forget_slots(self, variables):
         """Has it make new slots for variables that it has updated before; most do by themselves."""
@@ -275,7 +283,7 @@ class OptimizerV2Adapter(OptimizerAdapter):
         """Keras's own can."""
         return self._is_known
 
-    shares_slots = rows_alone
+    shares_slots = goes_on = rows_alone
 
     def reach(self, variables, tables):
         """Keras's own move rows by themselves."""
@@ -314,6 +322,20 @@ class OptimizerV2Adapter(OptimizerAdapter):
             for place, variable in enumerate(updated)
         }
         return OptimizerState(counters, slots, names, order)
+
+    def weights_before(self, variables):
+        """Those that Keras has loaded, or that another model of the same variables has left."""
+        kept = None
+        if self._is_known and self._optimizer.get_slot_names():
+            kept = keras_optimizers.kept_by(self._optimizer, variables)
+        if kept is None:
+            return []
+        _, by_name, order = kept
+        slots, places = list(by_name.values()), {id(of): n for n, of in enumerate(variables)}
+        return [
+            slots[entry[1]][places[id(entry[0])]] if isinstance(entry, tuple) else entry
+            for entry in order
+        ]
 
     def forget_slots(self, variables):
         """It would keep those that it has."""
