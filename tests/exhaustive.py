@@ -81,6 +81,7 @@ SAMPLED = {
     'tests/parallel/test_example.py': [
         ('.*', '(?!async).*', 'test_async.py trains without waiting, on less'),
         ('test_without_servers.*', None, 'a screen of the same form is read with servers'),
+        ('test_a_projected.*', None, 'test_resuming.py goes on from checkpoints'),
     ],
     'tests/parallel/test_increments.py': [
         (

@@ -84,6 +84,24 @@ def test_without_servers_it_counts_rows_itself():
     assert 'A worker sends' in outcome.output and 'not counted' not in outcome.output
 
 
+def test_a_projected_model_goes_on_from_its_checkpoint_with_other_servers_and_is_judged(tmp_path):
+    script, found = os.path.join(EXAMPLES, 'lm1b.py'), []
+    smaller = ['--max-tokens', 60000, '--vocabulary-size', 2000, '--dim', 32, '--sampled', 64]
+    smaller += ['--projection', 16, '--checkpoint', tmp_path]
+    for ranks, more in (
+        (2, ['--epochs', 1]),
+        (2, ['--epochs', 2, '--partitions', 3, '--compression', 'fp16', '--servers', 'host']),
+        (0, ['--evaluate']),
+    ):
+        outcome = launch.run(ranks, script, *smaller, *more)
+        assert outcome.code == 0, outcome.output
+        found += re.findall(r'epoch (\d): .*perplexity (\d+\.\d)', outcome.output)
+    assert [epoch for epoch, _ in found] == ['1', '2', '2']
+    first, second, judged = (float(perplexity) for _, perplexity in found)
+    # A single process cuts the held-out text into other windows than two workers do.
+    assert max(second, judged) < first and judged == pytest.approx(second, rel=0.2)
+
+
 def test_it_prints_one_bar_and_nothing_of_the_launcher(output):
     bars = [line for line in output.splitlines() if '%|' in line]
     assert len(bars) == 1 and bars[0].startswith('100%')
