@@ -109,6 +109,9 @@ SAMPLED = {
     'tests/parallel/test_mnist.py': [
         ('.*', None, 'test_example.py trains an example, whose screen has the same form'),
     ],
+    'tests/parallel/test_nmt.py': [
+        ('.*', None, 'test_example.py trains an example, with tables and a sampled softmax'),
+    ],
     'tests/parallel/test_resnet50.py': [
         ('.*', None, 'test_example.py trains an example; without tables test_equality.py trains'),
     ],
