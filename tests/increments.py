@@ -4,7 +4,7 @@ import os
 
 import numpy as np
 from any_keras import keras
-from frameworks import KERAS_PACKAGES, TF2
+from frameworks import KERAS_PACKAGES
 
 import keras_parallax as kp
 from keras_parallax.checkpoint import keras_file_read, manifest, resume
@@ -15,7 +15,6 @@ ROWS, WIDTH, LENGTH, STEPS = 30000, 8, 3, 3
 SAMPLES, BATCH, EPOCHS = 72, 12, 2
 #: Of each rank, in a batch outside of `fit`.
 TRAINED = 5
-HAS_ASYNC = not TF2
 
 
 def build(optimizer='adagrad', **arguments):
@@ -37,7 +36,12 @@ def start(model):
     """Gives a model that has trained the state that a new one has."""
     table = np.random.RandomState(1).uniform(-1, 1, (ROWS, WIDTH))
     model.set_weights([table, np.ones([LENGTH * WIDTH, 1]), np.zeros([1])])
-    model.optimizer.set_weights([np.zeros_like(slot) for slot in model.optimizer.get_weights()])
+    # Keras 2.15's Adagrad begins with other slots than 0.
+    initial = model.optimizer.get_config().get('initial_accumulator_value', 0.0)
+    weights = model.optimizer.get_weights()
+    model.optimizer.set_weights(
+        [np.full_like(one, initial if np.ndim(one) else 0) for one in weights]
+    )
 
 
 def data():

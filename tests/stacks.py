@@ -110,9 +110,6 @@ NOT_ON_TENSORFLOW_2 = {
         'tests/unit/test_single_process.py::test_fit_generator_gives',
         'tests/unit/test_single_process.py::test_a_sequence_gives',
     ),
-    'incremental saves with sync=False were not seen to pass yet': (
-        'tests/parallel/test_increments.py::test_rows_that_any_worker',
-    ),
     'Keras has no wrappers for scikit-learn any more': (
         'tests/parallel/training_worker.py::wrapped',
     ),

@@ -153,8 +153,7 @@ def main(folder, phase):
         save(folder)
     else:
         move(folder)
-        if increments.HAS_ASYNC:
-            compare_async(folder)
+        compare_async(folder)
         resume(folder)
 
 
