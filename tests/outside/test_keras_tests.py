@@ -42,7 +42,7 @@ def run(ranks, code, environ, folder):
         *TESTS,
         environ=environ,
         # The longest job of all, beside others.
-        limit=3 * launch.LIMIT_SECONDS,
+        limit=2 * launch.LIMIT_SECONDS,
     )
     failed, passed = [], 0
     for rank in range(max(ranks, 1)):

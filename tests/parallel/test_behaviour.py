@@ -59,23 +59,22 @@ class Jobs:
         self._package, self._folder = package, folder
         # Without a strategy, there must be none in the whole process.
         together = [name for name in behaviours if not name.startswith('no_strategy')]
-        self.outcome = self._run(together, limit=300)
+        self.outcome = self._run(together)
 
-    def _run(self, behaviours, limit):
+    def _run(self, behaviours):
         return launch.run(
             RANKS,
             'parallel/behaviour_worker.py',
             self._folder,
             self._package,
             *behaviours,
-            limit=limit,
         )
 
     def show(self, name):
         folder = os.path.join(self._folder, name)
         paths = [os.path.join(folder, '%d.npz' % rank) for rank in range(RANKS)]
         if not all(map(os.path.exists, paths)):
-            outcome = self._run([name], limit=90)
+            outcome = self._run([name])
             assert outcome.code == 0, outcome.output[-5000:]
         return Shown([Results(np.load(path)) for path in paths], folder, name.partition(':')[2])
 

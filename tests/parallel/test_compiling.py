@@ -40,7 +40,7 @@ def job(package, tmpdir_factory):
     """The `Outcome` of a job and its folder: all scripts, one after the other."""
     folder = str(tmpdir_factory.mktemp('compiling'))
     names = list(user_scripts.SCRIPTS) + OTHERS
-    outcome = launch.run(RANKS, 'parallel/compiling_worker.py', folder, package, *names, limit=300)
+    outcome = launch.run(RANKS, 'parallel/compiling_worker.py', folder, package, *names)
     return outcome, folder
 
 

@@ -21,9 +21,7 @@ def shown(request, tmpdir_factory):
     folder = str(tmpdir_factory.mktemp('saving_by_all'))
     places = os.path.join(tempfile.gettempdir(), 'keras-parallax-*')
     before = set(glob.glob(places))
-    outcome = launch.run(
-        RANKS, 'parallel/saving_by_all_worker.py', folder, request.param, limit=300
-    )
+    outcome = launch.run(RANKS, 'parallel/saving_by_all_worker.py', folder, request.param)
     assert outcome.code == 0, outcome.output[-5000:]
     ranks = []
     for rank in range(RANKS):

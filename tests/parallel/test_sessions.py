@@ -50,9 +50,7 @@ class Jobs:
         folder = os.path.join(self._folder, str(len(os.listdir(self._folder))))
         os.makedirs(folder)
         script = 'parallel/sessions_worker.py'
-        outcome = launch.run(
-            ranks, script, folder, package, how, *names, limit=300, environ=environ
-        )
+        outcome = launch.run(ranks, script, folder, package, how, *names, environ=environ)
 
         def results(name):
             paths = [os.path.join(folder, '%s.%d.npz' % (name, rank)) for rank in range(ranks or 1)]

@@ -45,7 +45,7 @@ def job(package, tmpdir_factory):
     folder = str(tmpdir_factory.mktemp('training'))
     names = CASES + (('from_dataset', 'shared_dataset') if package == 'tf.keras' else ())
     names = [name for name in names if not stacks.reason_against(WORKER + name)]
-    outcome = launch.run(RANKS, 'parallel/training_worker.py', folder, package, *names, limit=300)
+    outcome = launch.run(RANKS, 'parallel/training_worker.py', folder, package, *names)
     return folder, outcome
 
 
