@@ -4,7 +4,7 @@ import functools
 import os
 import warnings
 
-from keras_parallax import compiling, training_loop
+from keras_parallax import compiling, layers, training_loop
 from keras_parallax.checkpoint import keras_file_read, keras_file_write, once, resume
 from keras_parallax.compat import keras_api, late_import, patches, tensorflow_api
 from keras_parallax.compat.graph_queries import ancestors
@@ -72,7 +72,8 @@ def load_model(
     with scope.job.call('kp.load_model'):
         name_of_package, config, training = resume.on_every_rank(scope.job, filepath, read)[0]
     package = keras_api.keras_package(name_of_package)
-    model = package.module.models.model_from_config(config, custom_objects)
+    known = dict(layers.classes_of(package), **(custom_objects or {}))
+    model = package.module.models.model_from_config(config, known)
     if not compile or training is None:
         if compile:
             message = '%s holds no compiled model: compile it yourself.' % filepath

@@ -378,6 +378,31 @@ def even_rows_only(random, size):
 COLUMN_ROWS = (ROWS, 9, 40, 31, 23)
 
 
+def bags(keras):
+    """Fields of several ids: two on one table, of which one has weights that are learned."""
+    import keras_parallax as kp
+
+    # Here, for the cases are also built where it is not installed.
+    package = 'keras' if keras.__name__ == 'keras' else 'tf.keras'
+    bag = kp.layers.EmbeddingBag(ROWS, WIDTH, padding_id=-1, keras=package, name='bag')
+    tags, likes, about = (keras.layers.Input((LENGTH,)) for _ in range(3))
+    strengths = keras.layers.Dense(LENGTH, activation='sigmoid', name='strengths')(about)
+    other = kp.layers.EmbeddingBag(ROWS, 2, 'sqrtn', keras=package, name='other')
+    rows = [bag(tags), bag([likes, strengths]), other(about)]
+    out = keras.layers.Dense(1, name='out')(keras.layers.concatenate(rows))
+    return keras.models.Model([tags, likes, about], out)
+
+
+def bags_batch(random, size):
+    """Bags with and without ids; in some batches the last samples have none at all."""
+    tags, likes, about = (skewed_ids(random, (size, LENGTH)) for _ in range(3))
+    tags[random.uniform(size=tags.shape) < 0.3] = -1
+    likes[random.uniform(size=likes.shape) < 0.6] = -1
+    if random.uniform() < 0.5:
+        tags[size // 2 :] = likes[size // 2 :] = -1
+    return [tags, likes, about], random.uniform(-1, 1, (size, 1))
+
+
 def columns(keras):
     """Wide & Deep: a column of ids for each pair of tables of 4 and of 1 numbers a row.
 
@@ -567,6 +592,7 @@ CASES = {
     'stateful': Case(
         stateful, lambda keras: keras.optimizers.Adagrad(lr=0.1, epsilon=0.01), ids_and_targets
     ),
+    'bags': Case(bags, lambda keras: keras.optimizers.Adagrad(lr=0.1, epsilon=0.01), bags_batch),
 }
 if TF2:
     CASES['schedule'] = optimizer_case(

@@ -54,6 +54,7 @@ ON_TENSORFLOW_2 = (
     'tests/unit/job/test_process_end.py',
     'tests/unit/job/test_s',
     'tests/unit/job/test_w',
+    'tests/unit/layers/',
     'tests/unit/metrics/',
     'tests/unit/planning/',
     'tests/unit/session/test_graph_sessions.py',

@@ -13,6 +13,7 @@ from typing import Dict, List, NamedTuple
 
 import h5py
 
+from keras_parallax import layers
 from keras_parallax.checkpoint import keras_file_read
 from keras_parallax.compat import keras_api
 from keras_parallax.compat.tensorflow_api import tf
@@ -137,7 +138,8 @@ def _from_json(path):
         text = file.read()
     version = json.loads(text).get('keras_version', '')
     package = keras_api.keras_package(keras_file_read.package_that_wrote(version))
-    return package.module.models.model_from_json(text), package, None
+    known = layers.classes_of(package)
+    return package.module.models.model_from_json(text, known), package, None
 
 
 def _from_hdf5(path):
@@ -147,7 +149,7 @@ def _from_hdf5(path):
     if config is None:
         raise ValueError('it has weights only; save it with model.save')
     package = keras_api.keras_package(package_name)
-    model = package.module.models.model_from_config(config)
+    model = package.module.models.model_from_config(config, layers.classes_of(package))
     return model, package, (training or {}).get('optimizer_config')
 
 

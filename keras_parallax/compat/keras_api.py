@@ -131,6 +131,12 @@ def package_of(thing):
     return None
 
 
+def package_of_tensor(tensor):
+    """The `KerasPackage` of the layer that has made a tensor of a model, or `None`."""
+    history = getattr(tensor, '_keras_history', None)
+    return package_of(history[0]) if history else None
+
+
 def is_of_keras(cls):
     """Whether a class is one of a Keras package's own."""
     return _name_of_package(cls) is not None

@@ -9,6 +9,7 @@ import pytest
 import keras_parallax as kp
 from keras_parallax.commands import cli
 
+ROOMS = ('callbacks', 'data', 'layers', 'metrics')
 API = os.path.join(os.path.dirname(__file__), '..', '..', 'docs', 'api')
 
 
@@ -20,13 +21,12 @@ def page(name):
 def test_every_public_name_has_a_page():
     text = '\n'.join(page(os.path.basename(path)) for path in glob.glob(os.path.join(API, '*.md')))
     shown = re.findall(
-        r'^::: keras_parallax\.((?:callbacks\.|data\.|metrics\.)?\w+)$', text, re.MULTILINE
+        r'^::: keras_parallax\.((?:(?:%s)\.)?\w+)$' % '|'.join(ROOMS), text, re.MULTILINE
     )
     # Modules, whose members have a page, and Horovod's own, which is described in words.
-    names = set(kp.__all__) - {'callbacks', 'data', 'metrics', 'Compression'}
-    names |= {'callbacks.' + name for name in kp.callbacks.__all__}
-    names |= {'metrics.' + name for name in kp.metrics.__all__}
-    assert sorted(shown) == sorted(names | {'data.' + name for name in kp.data.__all__})
+    names = set(kp.__all__) - {*ROOMS, 'Compression'}
+    names |= {'%s.%s' % (room, name) for room in ROOMS for name in getattr(kp, room).__all__}
+    assert sorted(shown) == sorted(names)
 
 
 @pytest.mark.parametrize('name', cli.main.list_commands(None))

@@ -18,19 +18,20 @@ import pytest
 import keras_parallax as kp
 from keras_parallax.compat import stack
 
+#: Modules of public names.
+ROOMS = ('callbacks', 'data', 'layers', 'metrics')
+
 
 def public_names():
     """Every class and function of ours that a user can name, by that name."""
     found = {name: getattr(kp, name) for name in kp.__all__}
-    del found['callbacks'], found['data'], found['metrics']
+    for room in ROOMS:
+        del found[room]
     # Horovod's own, only handed on.
     del found['Compression']
-    for name in kp.callbacks.__all__:
-        found['callbacks.' + name] = getattr(kp.callbacks, name)
-    for name in kp.data.__all__:
-        found['data.' + name] = getattr(kp.data, name)
-    for name in kp.metrics.__all__:
-        found['metrics.' + name] = getattr(kp.metrics, name)
+    for room in ROOMS:
+        of_room = getattr(kp, room)
+        found.update(('%s.%s' % (room, name), getattr(of_room, name)) for name in of_room.__all__)
     return found
 
 
@@ -145,7 +146,7 @@ def test_nothing_public_is_left_out():
         for name, value in vars(kp).items()
         if not name.startswith('_') and not inspect.ismodule(value)
     }
-    assert public | {'callbacks', 'data', 'metrics'} == set(kp.__all__)
+    assert public | set(ROOMS) == set(kp.__all__)
 
 
 def test_callbacks_have_the_names_of_horovods():

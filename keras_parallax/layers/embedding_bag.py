@@ -1,0 +1,237 @@
+"""`EmbeddingBag`: several ids a field, whose rows are summed up or averaged."""
+
+from typing import NamedTuple, Optional
+
+from keras_parallax.compat import tensorflow_api
+from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.errors import PlanError
+from keras_parallax.layers.late_package import LateLayer
+from keras_parallax.session.run_errors import BATCH_MARK
+
+COMBINERS = ('sum', 'mean', 'sqrtn')
+
+
+class EmbeddingBag(LateLayer):
+    """Looks up several ids a sample, and combines their rows to one.
+
+    What `tf.nn.embedding_lookup_sparse` computes: with rows `e[i]` and weights `w[i]` of a bag's
+    ids, `'sum'` is `sum(w * e)`, `'mean'` is that over `sum(w)`, and `'sqrtn'` over
+    `sqrt(sum(w ** 2))`. Without weights each is 1. A bag without ids, or whose weights come to 0 in
+    the divisor, gives zeros.
+
+    Inputs are ids of shape `[batch, length]`, or a `SparseTensor` of that shape
+    (`Input(sparse=True)`) whose values are ids: integers, or numbers that are cast to int32. Or a
+    list of those and of weights: a tensor of the ids' shape, or a `SparseTensor` with values in the
+    same places, which may be computed by the model, and get gradients. The output has the shape
+    `[batch, output_dim]`. Ids may come in any order, and more than once in a bag.
+
+    One layer that is called on several inputs is one table, which several fields share. Each row
+    travels once, however many bags hold its id, and padding never. In a strategy the table is
+    sparse, as that of an `Embedding` is, and all that is said of those holds. Without one it is a
+    layer of Keras like others.
+
+    Args:
+        input_dim: number of rows of the table; ids are in `[0, input_dim)`.
+        output_dim: width of a row.
+        combiner: `'sum'`, `'mean'` or `'sqrtn'`.
+        padding_id: an id that stands for none, inside that range or not, such as 0 or -1. By
+            default there is none.
+        keras: `'keras'` or `'tf.keras'`, the package of the model. Defaults to `'keras'` if the
+            script has imported it.
+        kwargs: what else `keras.layers.Embedding` takes (`embeddings_initializer`,
+            `embeddings_regularizer`, `embeddings_constraint`, `input_length`, `name` ...), but for
+            `mask_zero`.
+
+    Raises:
+        PlanError: an argument is none of these; or, when the layer is called, an input is not of
+            such a shape or kind, or of the other package.
+        DataError: in a batch, a weight is NaN, or there are weights in other places than ids. The
+            next two are raised while a model of a strategy runs; without one they are TensorFlow's.
+        IdOutOfRangeError: in a batch, an id is outside of `[0, input_dim)` and not `padding_id`.
+
+    Example:
+        ```python
+        >>> import keras, numpy as np, keras_parallax as kp
+        >>> with kp.ParallaxStrategy() as strategy:
+        ...     tags, likes = keras.layers.Input((4,)), keras.layers.Input((4,))
+        ...     bag = kp.layers.EmbeddingBag(100, 2, combiner='sum', padding_id=-1)
+        ...     both = keras.layers.concatenate([bag(tags), bag(likes)])
+        ...     model = keras.models.Model([tags, likes], both)
+        >>> ids = np.array([[7, 3, 7, -1], [-1, -1, -1, -1]])
+        >>> sums = model.predict([ids, ids])
+        >>> rows = model.get_weights()[0]
+        >>> np.allclose(sums[0, :2], rows[7] + rows[3] + rows[7])
+        True
+        >>> sums[1].tolist()
+        [0.0, 0.0, 0.0, 0.0]
+        ```
+    """
+
+    base = 'Embedding'
+
+    def __init__(
+        self, input_dim, output_dim, combiner='mean', padding_id=None, keras=None, **kwargs
+    ):
+        del keras  # The class is of that package already.
+        if combiner not in COMBINERS:
+            raise PlanError(
+                'combiner must be one of %s, but %r was given.'
+                % (', '.join(map(repr, COMBINERS)), combiner)
+            )
+        if padding_id is not None and int(padding_id) != padding_id:
+            raise PlanError('padding_id must be an integer or None, but got %r.' % (padding_id,))
+        if kwargs.pop('mask_zero', False):
+            raise PlanError('EmbeddingBag has no mask_zero: give padding_id=0.')
+        super().__init__(input_dim, output_dim, **kwargs)
+        self.combiner = combiner
+        self.padding_id = None if padding_id is None else int(padding_id)
+
+    def call(self, inputs):
+        """Combines the rows of each bag.
+
+        Args:
+            inputs: ids, or a list of ids and weights, as the class says.
+
+        Returns:
+            A tensor `[batch, output_dim]`.
+
+        Raises:
+            PlanError: the inputs are none of these.
+        """
+        inputs = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
+        count = len(inputs)
+        self._require(count <= 2, 'ids, or a list of ids and weights', '%d inputs' % count)
+        for tensor in inputs:
+            is_matrix = tensor.shape.ndims in (2, None)
+            self._require(is_matrix, 'inputs [batch, length]', 'one of shape %s' % tensor.shape)
+        ids, weights = inputs if count == 2 else (inputs[0], None)
+        if weights is not None:
+            self._require_alike(ids, weights)
+        entries = _entries(ids, weights, self.padding_id, self.name)
+        # The table is asked for each id once: rows are not laid out as often as ids name them.
+        asked, places = tf.unique(entries.ids)
+        rows = tf.gather(self.embeddings, asked)
+        output = _combined(rows, places, entries, self.combiner)
+        output.set_shape([ids.shape.as_list()[0] if ids.shape.ndims else None, self.output_dim])
+        return output
+
+    def compute_output_shape(self, input_shape):
+        """The shape of the output.
+
+        Args:
+            input_shape: that of the ids, or a list of theirs and that of the weights.
+
+        Returns:
+            A tuple.
+        """
+        first = input_shape[0]
+        return (first[0] if isinstance(first, (list, tuple)) else first), self.output_dim
+
+    def get_config(self):
+        """The arguments of `__init__`, as Keras writes them to a file."""
+        config = dict(super().get_config(), combiner=self.combiner, padding_id=self.padding_id)
+        config.pop('mask_zero')
+        return config
+
+    def _require_alike(self, ids, weights):
+        alike = isinstance(ids, tf.SparseTensor) == isinstance(weights, tf.SparseTensor)
+        self._require(alike, 'ids and weights that are both sparse or both not', 'one each')
+        is_floating = weights.dtype.is_floating
+        self._require(is_floating, 'weights that are floating numbers', weights.dtype.name)
+        shapes = 'ids %s and weights %s' % (ids.shape, weights.shape)
+        fits = ids.shape.is_compatible_with(weights.shape)
+        self._require(fits, 'weights of the shape of ids', shapes)
+
+    def _require(self, condition, takes, given):
+        if not condition:
+            raise PlanError('The layer %s takes %s, but got %s.' % (self.name, takes, given))
+
+
+class _Entries(NamedTuple):
+    """The ids of a batch of bags, one after the other.
+
+    Attributes:
+        ids: `[n]`, int32 or int64.
+        bags: `[n]` int64, the number of the bag of each.
+        weights: `[n]`, or `None` if each is 1.
+        count: the number of bags, a scalar of int64.
+    """
+
+    ids: tf.Tensor
+    bags: tf.Tensor
+    weights: Optional[tf.Tensor]
+    count: tf.Tensor
+
+
+def _entries(ids, weights, padding_id, name):
+    """The `_Entries` of the inputs of the layer called `name`."""
+    if isinstance(ids, tf.SparseTensor):
+        count, bags, values = ids.dense_shape[0], ids.indices[:, 0], ids.values
+    else:
+        shape = tf.shape(ids, out_type=tf.int64)
+        count, values = shape[0], tf.reshape(ids, [-1])
+        bags = tf.reshape(tf.tile(tf.range(count)[:, None], [1, shape[1]]), [-1])
+    if not values.dtype.is_integer:
+        values = tf.cast(values, tf.int32)
+    if values.dtype not in (tf.int32, tf.int64):
+        values = tf.cast(values, tf.int64)
+    if weights is not None:
+        weights = _checked(ids, weights, name)
+    if padding_id is not None:
+        kept = tf.not_equal(values, padding_id)
+        values, bags = tf.boolean_mask(values, kept), tf.boolean_mask(bags, kept)
+        weights = None if weights is None else tf.boolean_mask(weights, kept)
+    return _Entries(values, bags, weights, count)
+
+
+def _checked(ids, weights, name):
+    """The weights, flat; a batch fails that has others than its ids, or one that is NaN."""
+    if isinstance(ids, tf.SparseTensor):
+        places, own, weights = ids.indices, weights.indices, weights.values
+    else:
+        places, own = tf.shape(ids), tf.shape(weights)
+    same = tf.cond(
+        tf.reduce_all(tf.equal(tf.shape(places), tf.shape(own))),
+        lambda: tf.reduce_all(tf.equal(places, own)),
+        lambda: tf.constant(False),
+    )
+    checks = [
+        _check(same, name, 'takes a weight for each id and no others'),
+        _check(~tf.reduce_any(tf.is_nan(weights)), name, 'takes weights of which none is NaN'),
+    ]
+    with tf.control_dependencies(checks):
+        return tf.reshape(weights, [-1])
+
+
+def _check(condition, name, takes):
+    data = [BATCH_MARK, 'The layer %s %s' % (name, takes)]
+    return tensorflow_api.raw_assert(condition, data, 1)
+
+
+def _combined(rows, places, entries, combiner):
+    """The combined rows of each bag, `[count, width]`.
+
+    Args:
+        rows: `[n, width]`, each once.
+        places: `[m]` int32, of which of them each of the entries is.
+        entries: the `_Entries`.
+        combiner: one of `COMBINERS`.
+    """
+    weights = entries.weights
+    weights = tf.ones_like(places, rows.dtype) if weights is None else tf.cast(weights, rows.dtype)
+    # A bag is a sparse row that is multiplied with the rows: so neither they nor their gradients
+    # are laid out once for each id.
+    pairs = tf.stack([entries.bags, tf.cast(places, tf.int64)], 1)
+    shape = tf.stack([entries.count, tf.shape(rows, out_type=tf.int64)[0]])
+    total = tf.sparse_tensor_dense_matmul(tf.SparseTensor(pairs, weights, shape), rows)
+    if combiner == 'sum':
+        return total
+    if combiner == 'mean':
+        divisor = tf.unsorted_segment_sum(weights, entries.bags, entries.count)
+    else:
+        divisor = tf.unsorted_segment_sum(tf.square(weights), entries.bags, entries.count)
+    # Where there is nothing to divide by, neither values nor gradients are to be NaN.
+    nothing = tf.equal(divisor, 0)
+    divisor = tf.where(nothing, tf.ones_like(divisor), divisor)
+    divisor = divisor if combiner == 'mean' else tf.sqrt(divisor)
+    return total * tf.where(nothing, tf.zeros_like(divisor), 1 / divisor)[:, None]
