@@ -387,7 +387,7 @@ def bags(keras):
     bag = kp.layers.EmbeddingBag(ROWS, WIDTH, padding_id=-1, keras=package, name='bag')
     tags, likes, about = (keras.layers.Input((LENGTH,)) for _ in range(3))
     strengths = keras.layers.Dense(LENGTH, activation='sigmoid', name='strengths')(about)
-    other = kp.layers.EmbeddingBag(ROWS, 2, 'sqrtn', keras=package, name='other')
+    other = kp.layers.EmbeddingBag(ROWS, 64, 'sqrtn', keras=package, name='other')
     rows = [bag(tags), bag([likes, strengths]), other(about)]
     out = keras.layers.Dense(1, name='out')(keras.layers.concatenate(rows))
     return keras.models.Model([tags, likes, about], out)

@@ -10,6 +10,7 @@ import reference
 from frameworks import KERAS_PACKAGES, tf
 
 import keras_parallax as kp
+from keras_parallax.layers.embedding_bag import WIDE
 
 ROWS, WIDTH, PADDING = 13, 3, -1
 #: Ids of each bag: repeated, in no order, none at the begin, within and at the end.
@@ -45,10 +46,15 @@ def inputs_of(form, bags, weights, padding=PADDING):
     return ids if weights is None else [ids, weights]
 
 
-def layer_of(package, **arguments):
+def layer_of(package, width=WIDTH, **arguments):
     keras = cases.keras_module(package)
     keras.backend.clear_session()
-    return kp.layers.EmbeddingBag(ROWS, WIDTH, keras=package, name='bag', **arguments)
+    return kp.layers.EmbeddingBag(ROWS, width, keras=package, name='bag', **arguments)
+
+
+def factors_of(bags, width):
+    """What each entry of an output counts in the loss."""
+    return np.arange(-4, bags * width - 4, dtype=np.float32).reshape([bags, width]) / width
 
 
 def evaluated(layer, inputs, table):
@@ -56,11 +62,11 @@ def evaluated(layer, inputs, table):
     keras = cases.keras_module(layer.get_config()['keras'])
     output = layer(inputs)
     layer.set_weights([table])
-    factors = np.arange(output.shape.as_list()[0] * WIDTH).reshape([-1, WIDTH]) - 4.0
+    factors = factors_of(output.shape.as_list()[0], table.shape[1])
     asked = [layer.embeddings]
     if isinstance(inputs, list):
         asked.append(getattr(inputs[1], 'values', inputs[1]))
-    gradients = tf.gradients(tf.reduce_sum(output * factors.astype(np.float32)), asked)
+    gradients = tf.gradients(tf.reduce_sum(output * factors), asked)
     session = keras.backend.get_session()
     return session.run([output] + list(map(tf.convert_to_tensor, gradients)))
 
@@ -74,34 +80,37 @@ def expected(combiner, bags, weights, table):
         of_ids = sparse([bags[number] for number in full], np.int64)
         of_weights = sparse([weights[number] for number in full], np.float32)
         output = tf.nn.embedding_lookup_sparse(tables, of_ids, of_weights, combiner=combiner)
-        factors = np.arange(len(bags) * WIDTH).reshape([-1, WIDTH])[full] - 4.0
-        loss = tf.reduce_sum(output * factors.astype(np.float32))
+        loss = tf.reduce_sum(output * factors_of(len(bags), table.shape[1])[full])
         gradients = tf.gradients(loss, [tables, of_weights.values])
         output, *gradients = session.run([output] + list(map(tf.convert_to_tensor, gradients)))
-    whole = np.zeros([len(bags), WIDTH], np.float32)
+    whole = np.zeros([len(bags), table.shape[1]], np.float32)
     whole[full] = output
     return [whole] + gradients
 
 
-def table_of(rows=ROWS):
-    return np.random.RandomState(5).uniform(-1, 1, (rows, WIDTH)).astype(np.float32)
+def table_of(width=WIDTH):
+    return np.random.RandomState(5).uniform(-1, 1, (ROWS, width)).astype(np.float32)
 
 
-#: Each combiner with each form, without weights and with them; the packages take turns.
+#: Each combiner with each form, without weights and with them, and those with rows that are summed
+#: up in the other way; the packages take turns.
 LOOKUPS = [
     (KERAS_PACKAGES[number % len(KERAS_PACKAGES)],) + lookup
     for number, lookup in enumerate(
-        itertools.product(('sum', 'mean', 'sqrtn'), FORMS, (False, True))
+        itertools.chain(
+            itertools.product(('sum', 'mean', 'sqrtn'), FORMS, (False, True), [WIDTH]),
+            itertools.product(['sqrtn'], FORMS, (False, True), [WIDE]),
+        )
     )
 ]
 
 
-@pytest.mark.parametrize('package, combiner, form, weighted', LOOKUPS)
-def test_it_is_tensorflows_lookup_of_sparse_ids(package, combiner, form, weighted):
+@pytest.mark.parametrize('package, combiner, form, weighted, width', LOOKUPS)
+def test_it_is_tensorflows_lookup_of_sparse_ids(package, combiner, form, weighted, width):
     weights = WEIGHTS if weighted else None
-    layer = layer_of(package, combiner=combiner, padding_id=PADDING)
-    found = evaluated(layer, inputs_of(form, BAGS, weights), table_of())
-    truth = expected(combiner, BAGS, weights, table_of())
+    layer = layer_of(package, width, combiner=combiner, padding_id=PADDING)
+    found = evaluated(layer, inputs_of(form, BAGS, weights), table_of(width))
+    truth = expected(combiner, BAGS, weights, table_of(width))
     np.testing.assert_allclose(found[0], truth[0], rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(found[1], truth[1], rtol=1e-5, atol=1e-5)
     if weighted:
@@ -114,17 +123,18 @@ def test_it_is_tensorflows_lookup_of_sparse_ids(package, combiner, form, weighte
         np.testing.assert_allclose(of_weights, truth[2], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize('combiner', ['sum', 'mean', 'sqrtn'])
-@pytest.mark.parametrize('form', FORMS)
-def test_a_batch_without_any_id_gives_zeros_and_no_gradient(form, combiner):
-    layer = layer_of(KERAS_PACKAGES[0], combiner=combiner, padding_id=PADDING)
+@pytest.mark.parametrize(
+    'form, combiner, width', [('padded', 'mean', WIDTH), ('sparse', 'sum', WIDE)]
+)
+def test_a_batch_without_any_id_gives_zeros_and_no_gradient(form, combiner, width):
+    layer = layer_of(KERAS_PACKAGES[0], width, combiner=combiner, padding_id=PADDING)
     ids = (
         tf.constant(np.full([2, 3], PADDING, np.int32))
         if form == 'padded'
         else tf.SparseTensor(np.zeros([0, 2], np.int64), np.zeros(0, np.int64), [2, 3])
     )
-    output, gradient = evaluated(layer, ids, table_of())
-    assert output.tolist() == [[0.0] * WIDTH] * 2
+    output, gradient = evaluated(layer, ids, table_of(width))
+    assert output.tolist() == [[0.0] * width] * 2
     assert not gradient.any()
 
 
@@ -143,8 +153,18 @@ def test_weights_that_come_to_nothing_give_zeros_and_no_nan():
     assert all(np.isfinite(gradient).all() for gradient in gradients)
 
 
-def test_the_gradient_of_a_table_has_each_row_once():
-    layer = layer_of(KERAS_PACKAGES[0], padding_id=PADDING)
+def test_sparse_ids_may_be_in_any_order():
+    layer = layer_of(KERAS_PACKAGES[0], combiner='sum')
+    ids = tf.SparseTensor([(1, 0), (0, 1), (0, 0)], tf.constant([7, 1, 2], tf.int64), [3, 2])
+    weights = tf.SparseTensor([(0, 0), (0, 1), (1, 0)], tf.constant([3.0, 4.0, 5.0]), [3, 2])
+    output, _, _ = evaluated(layer, [ids, weights], table_of())
+    rows = table_of()
+    truth = [3 * rows[2] + 4 * rows[1], 5 * rows[7], 0 * rows[0]]
+    np.testing.assert_allclose(output, truth, rtol=1e-6)
+
+
+def test_the_gradient_of_a_table_of_wide_rows_has_each_row_once():
+    layer = layer_of(KERAS_PACKAGES[0], WIDE, padding_id=PADDING)
     (gradient,) = tf.gradients(layer(inputs_of('padded', BAGS, None)), [layer.embeddings])
     assert isinstance(gradient, tf.IndexedSlices)
     keras = cases.keras_module(KERAS_PACKAGES[0])
