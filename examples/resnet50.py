@@ -31,13 +31,14 @@ NETWORKS = {
 PARTS = ('train', 'val')
 
 
-def build_model(network='resnet50', side=224, classes=1000):
+def build_model(network='resnet50', side=224, classes=1000, bn_momentum=0.99):
     """Builds a network with start weights of its own, whose output is how likely each class is.
 
     Args:
         network: One of `NETWORKS`.
         side: Height and width of the images.
         classes: Number of classes.
+        bn_momentum: How much batch normalization keeps of its means and variances in a step.
     """
     layers = keras.layers
     images = layers.Input((side, side, 3), name='images')
@@ -46,8 +47,7 @@ def build_model(network='resnet50', side=224, classes=1000):
     config = keras.models.Model(images, likely).get_config()
     for layer in config['layers']:
         if layer['class_name'].startswith('BatchNorm'):
-            # Keras's 0.99 is for longer runs: after 100 steps a third is still what it began with.
-            layer['config']['momentum'] = 0.9
+            layer['config']['momentum'] = bn_momentum
     return keras.models.Model.from_config(config)
 
 
@@ -121,13 +121,22 @@ _option = functools.partial(click.option, show_default=True)
 )
 @_option('--model', 'network', default='resnet50', help='resnet50 or inception_v3.')
 @_option('--side', type=_COUNT, help='Height and width of the images.  [default: the least]')
-@_option('--train', type=_COUNT, default=512, help='How many images to draw to train on.')
+@_option('--train', type=_COUNT, default=320, help='How many images to draw to train on.')
 @_option('--held-out', type=_COUNT, default=160, help='How many to draw to judge by.')
 @_option('--epochs', type=_COUNT, default=3, help='Passes over the images.')
 @_option('--batch-size', type=_COUNT, default=16, help='Images per batch on each worker.')
-@_option('--learning-rate', type=float, default=0.02, help="That of SGD with momentum.")
+@_option('--learning-rate', type=float, default=0.001, help="Adam's.")
+# Keras's 0.99 is for longer runs: after 100 steps a third is still what it began with.
+@_option(
+    '--bn-momentum',
+    type=click.FloatRange(0, 1),
+    default=0.5,
+    help='How much batch normalization keeps of its means and variances in a step.',
+)
 @_option('--seed', type=int, default=1, help='Makes runs repeatable, up to rounding.')
-def main(data, network, side, train, held_out, epochs, batch_size, learning_rate, seed):
+def main(
+    data, network, side, train, held_out, epochs, batch_size, learning_rate, bn_momentum, seed
+):
     """Trains a network that tells what images show, and reports how many of new ones it gets."""
     if network not in NETWORKS:
         raise click.ClickException(f'--model is one of {", ".join(sorted(NETWORKS))}.')
@@ -147,8 +156,8 @@ def main(data, network, side, train, held_out, epochs, batch_size, learning_rate
     np.random.seed(seed)
     with kp.ParallaxStrategy(architecture='allreduce') as strategy:  # kp: no variable is sparse.
         tf.set_random_seed(seed)
-        model = build_model(network, side, classes)
-        mnist.compile_model(model, keras.optimizers.SGD(learning_rate, momentum=0.9))
+        model = build_model(network, side, classes, bn_momentum)
+        mnist.compile_model(model, keras.optimizers.Adam(learning_rate))
 
     share = kp.data.shard(trained)  # kp: this worker's batches, others in each epoch.
     # kp: batch normalization has means and variances of this worker's images.

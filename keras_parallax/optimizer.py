@@ -90,7 +90,8 @@ class _Wrapper:
 
     def get_updates(self, loss, params):
         """Builds the operations that a training step of the model runs."""
-        before, variables = self._weights_before(list(params)), list(params)
+        variables = list(params)
+        before = self._weights_before(variables)
         self._parallax_step = None
         own = functools.partial(self._updates_of, loss)
         model = self._parallax_model and self._parallax_model()

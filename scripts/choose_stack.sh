@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Chooses a stack of requirements/stacks.txt: the one that STACK names, or the first whose Python is
-# there; with MPI=1, one whose Horovod has MPI. Prints five lines: the stack's name, the folder of its environment, its Python, Debian's
-# packages that this Python lacks, and why it was chosen.
+# there; with MPI=1, one whose Horovod has MPI. Prints five lines: the stack's name, the folder of
+# its environment, its Python, Debian's packages that this Python lacks, and why it was chosen.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 shopt -s nullglob

@@ -16,8 +16,8 @@ import psutil
 from keras_parallax.failures import watchdog
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-#: A job that hangs is ended after this long; no verdict depends on how fast a job is. The largest
-#: take four minutes of two idle cores, and machines have been seen that were four times as slow.
+#: A job that hangs is ended after this long; no verdict depends on how fast a job is. On a machine
+#: with much other work to do, the largest were still at work after ten minutes.
 LIMIT_SECONDS = 1200
 #: How long `horovodrun` may take until it has started a rank; it needs about 2 seconds.
 START_SECONDS = 60

@@ -1,6 +1,5 @@
 """A base and its deltas: when the next save is a delta, and what it makes of the manifest. Pure."""
 
-import os
 from typing import NamedTuple, Optional, Tuple
 
 from keras_parallax.checkpoint.manifest import Delta
@@ -91,24 +90,3 @@ def with_delta(manifest, save_id, parts, changed, model):
         model=model,
         deltas=manifest.deltas + (delta,),
     )
-
-
-def link_parts(parts, before, folder):
-    """Has a folder hold parts of another, too, by links: the rows are on the disk once.
-
-    Args:
-        parts: the `CheckpointFile`s.
-        before: the folder that has them.
-        folder: the folder that is to have them; it exists.
-
-    Raises:
-        OSError: the storage has no hard links, or a part is gone.
-    """
-    for part in parts:
-        source, target = (os.path.join(one, part.name) for one in (before, folder))
-        # An attempt that was broken off may have left one.
-        if os.path.lexists(target):
-            if os.path.samefile(source, target):
-                continue
-            os.remove(target)
-        os.link(source, target)

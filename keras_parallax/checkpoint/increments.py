@@ -4,10 +4,9 @@ import contextlib
 import os
 import warnings
 
-from keras_parallax.checkpoint.chain import Chain, Limits, kept_parts, link_parts
+from keras_parallax.checkpoint.chain import Chain, Limits, kept_parts
 from keras_parallax.checkpoint.keras_file_write import scope_of_model
-from keras_parallax.checkpoint.manifest import read_manifest
-from keras_parallax.checkpoint.owned_rows import replicated_tables
+from keras_parallax.checkpoint.manifest import link_parts, read_manifest
 from keras_parallax.errors import CheckpointError
 from keras_parallax.session.written_rows import Watch, Watched
 from keras_parallax.tables.touched_rows import RowMarks
@@ -35,7 +34,7 @@ def increments_of(model, filepath, limits=None):
 class Increments:
     """What has changed since the last save under a path. Collective calls, from first to last.
 
-    A save calls `replicated`, `changed`, and `saved` or `forget`. No rank trains in between, for
+    A save calls `changed`, and then `saved` or `forget`. No rank trains in between, for
     each waits for the others in `changed`, and after what it writes.
 
     Args:
@@ -50,10 +49,6 @@ class Increments:
         self._scope, self.limits, self.manifest = scope, Limits(), None
         self._chain = self._next = self._watch = None
         self._own_marks, self._links, self._has_warned = [], [], False
-
-    def replicated(self, step):
-        """The `SharedRows.replicated` of a step."""
-        return replicated_tables(step)
 
     def changed(self, step, path, save_id, shared, problem):
         """What a rank saves of its rows in a delta.
@@ -94,7 +89,7 @@ class Increments:
             self._warn(shared, whole)
         return None
 
-    def saved(self, path, save_id):
+    def saved(self):
         """Notes that the save is complete."""
         self._chain = self._next
 

@@ -110,6 +110,27 @@ def write_manifest(folder, manifest):
             os.remove(os.path.join(folder, name))
 
 
+def link_parts(parts, before, folder):
+    """Has a folder hold parts of another, too, by links: the rows are on the disk once.
+
+    Args:
+        parts: the `CheckpointFile`s.
+        before: the folder that has them.
+        folder: the folder that is to have them; it exists.
+
+    Raises:
+        OSError: the storage has no hard links, or a part is gone.
+    """
+    for part in parts:
+        source, target = (os.path.join(one, part.name) for one in (before, folder))
+        # An attempt that was broken off may have left one.
+        if os.path.lexists(target):
+            if os.path.samefile(source, target):
+                continue
+            os.remove(target)
+        os.link(source, target)
+
+
 def remove_parts(folder, save_id):
     """Removes the parts of a save that has failed; ranks may do it at the same time.
 

@@ -13,7 +13,7 @@ from keras_parallax.checkpoint.manifest import (
     remove_parts,
     write_manifest,
 )
-from keras_parallax.checkpoint.owned_rows import shared_rows
+from keras_parallax.checkpoint.owned_rows import replicated_tables, shared_rows
 from keras_parallax.checkpoint.save import OURS, state_of_job, write_model, write_order, write_state
 from keras_parallax.errors import CheckpointError
 from keras_parallax.step.train_step import step_of
@@ -63,7 +63,7 @@ def save_parts(
         block_bytes=block_bytes,
         show_progress=show_progress,
     )
-    replicated = increments.replicated(step) if increments else {}
+    replicated = replicated_tables(step) if increments else {}
     parts, attempt = _PartsOfRank(step, path, save_id, fill), _Attempt()
     state = state_of_job(model, epoch, best, written, fit)
     attempt.do(lambda: parts.write_model(model, include_optimizer, state, replicated))
@@ -85,7 +85,7 @@ def save_parts(
                 increments.forget(path)
             raise CheckpointError('Rank %d could not save to %s: %s' % (rank, path, problem))
     if increments:
-        increments.saved(path, save_id)
+        increments.saved()
 
 
 class _Attempt:

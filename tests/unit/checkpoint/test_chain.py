@@ -113,7 +113,7 @@ def test_a_folder_of_another_name_has_all_of_the_chain_and_needs_no_other(tmpdir
     # Left by a save to that folder that was broken off.
     after.join(BASE + '-rank-00000-of-00001.h5').write('half')
     for _ in range(2):
-        chain_module.link_parts(chain_module.kept_parts(manifest), str(before), str(after))
+        manifest_module.link_parts(chain_module.kept_parts(manifest), str(before), str(after))
     manifest_module.write_manifest(str(after), delta(after, manifest, FIRST))
     part = after.join(BASE + '-rank-00000-of-00001.h5')
     assert part.samefile(str(before.join(part.basename)))
