@@ -5,6 +5,7 @@ The formulas of Keras's own are known (`row_rules`), and TensorFlow has kernels 
 what the graph of its updates tells (`formulas`).
 """
 
+import collections
 import contextlib
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
@@ -61,6 +62,15 @@ def adapter_of(optimizer):
     if known and {'get_gradients', 'get_updates'}.isdisjoint(vars(optimizer)):
         return KerasAdapter(optimizer, own.__name__)
     return OptimizerAdapter(optimizer)
+
+
+def _state_of_names(counters, updated, by_name, order=None):
+    """The `OptimizerState` of slots by their names: lists, as `updated` has their variables."""
+    slots = {
+        variable: [of_name[place] for of_name in by_name.values()]
+        for place, variable in enumerate(updated)
+    }
+    return OptimizerState(counters, slots, tuple(by_name), order)
 
 
 class OptimizerAdapter:
@@ -254,13 +264,8 @@ class TensorFlowAdapter(OptimizerAdapter):
         if kept is None:
             return None
         others, by_name = kept
-        names = tuple(sorted(by_name))
         counters = [iterations] + [others[name] for name in sorted(others)]
-        slots = {
-            variable: [by_name[name][place] for name in names]
-            for place, variable in enumerate(updated)
-        }
-        return OptimizerState(counters, slots, names)
+        return _state_of_names(counters, updated, collections.OrderedDict(sorted(by_name.items())))
 
     def forget_slots(self, variables):
         """It would keep those that it has."""
@@ -275,6 +280,7 @@ class OptimizerV2Adapter(OptimizerAdapter):
     def __init__(self, optimizer, own):
         super().__init__(optimizer)
         self._is_known = keras_optimizers.is_keras_own(own, optimizer)
+        self.shares_slots = self.goes_on = self._is_known
         # Others clip by themselves what they are given.
         self.bounds = clipping.bounds_of(optimizer) if self._is_known else clipping.Bounds()
 
@@ -282,8 +288,6 @@ class OptimizerV2Adapter(OptimizerAdapter):
     def rows_alone(self):
         """Keras's own can."""
         return self._is_known
-
-    shares_slots = goes_on = rows_alone
 
     def reach(self, variables, tables):
         """Keras's own move rows by themselves."""
@@ -316,12 +320,7 @@ class OptimizerV2Adapter(OptimizerAdapter):
         if kept is None:
             return None
         counters, by_name, order = kept
-        names = tuple(by_name)
-        slots = {
-            variable: [by_name[name][place] for name in names]
-            for place, variable in enumerate(updated)
-        }
-        return OptimizerState(counters, slots, names, order)
+        return _state_of_names(counters, updated, by_name, order)
 
     def weights_before(self, variables):
         """Those that Keras has loaded, or that another model of the same variables has left."""
