@@ -38,12 +38,14 @@ setup(
     # The command's entry point is outside the package, to survive a package that refuses to load.
     py_modules=['keras_parallax_command'],
     packages=find_packages(include=['keras_parallax', 'keras_parallax.*']),
+    package_data={'keras_parallax': ['planning/page.html']},
     # The code uses f-strings.
     python_requires='>=3.6',
     entry_points={'console_scripts': ['keras-parallax = keras_parallax_command:main']},
     install_requires=[
         'click',
         'h5py',
+        'jinja2',
         'numpy',
         'psutil',
         'scipy',

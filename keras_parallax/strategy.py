@@ -2,6 +2,8 @@
 
 import contextlib
 
+import psutil
+
 from keras_parallax import models
 from keras_parallax.checkpoint import resume
 from keras_parallax.compat import keras_api, session_config, tensorflow_api
@@ -236,14 +238,15 @@ class ParallaxStrategy:
             model: a Keras model, compiled in this strategy's scope.
 
         Returns:
-            A `Plan`: a `PlannedVariable` for each trainable variable; `as_data()` gives plain data.
+            A `Plan`: a `PlannedVariable` for each trainable variable; `as_data()` gives plain data,
+            `to_html()` a page to look at, which is also what a notebook shows.
             It is computed on this rank alone. Once the model has trained, it is the plan that is
             followed, with the densities that were measured in the first steps.
 
         Raises:
             ScopeError: the model is not compiled, was compiled outside the scope, or gets its
                 weights with its first batch and has had none.
-            PlanError: an override cannot be followed.
+            PlanError: an override cannot be followed, or the optimizer cannot do `'lazy'` updates.
         """
         _require_built(model)
         loss = getattr(model, 'total_loss', None)
@@ -253,19 +256,32 @@ class ParallaxStrategy:
                 'Compile the model inside `with strategy:` before asking for its plan.'
             )
         step = getattr(model.optimizer, '_parallax_step', None)
-        if step is not None and step.spec.loss is loss:
-            return step.plan
         settings = getattr(model.optimizer, '_parallax_settings', None)
-        return loss_analysis.plan_model(
-            loss,
-            keras_api.trained_weights(model),
-            graph_scope,
-            self.request,
-            settings.halved if settings else NOTHING_HALVED,
-            adapter_of(model.optimizer).reach if settings else None,
+        if step is not None and step.spec.loss is loss:
+            plan = step.plan
+        else:
+            plan = loss_analysis.plan_model(
+                loss,
+                keras_api.trained_weights(model),
+                graph_scope,
+                self.request,
+                settings.halved if settings else NOTHING_HALVED,
+                adapter_of(model.optimizer).reach if settings else None,
+            )
+        if settings is None:
+            return plan
+        names = [planned.name for planned in plan.variables]
+        return plan.with_updates(
+            table_updates.updates_of(
+                model.optimizer,
+                settings.sparse_update,
+                dict(zip(names, keras_api.trained_weights(model))),
+                {planned.name for planned in plan.variables if planned.kind == 'sparse'},
+                graph_scope.records,
+            )
         )
 
-    def summary(self, model, print_fn=None, bandwidth=None):
+    def summary(self, model, print_fn=None, bandwidth=None, host_memory=None):
         """Prints the plan of a compiled model: where each variable goes, why, and what it costs.
 
         Args:
@@ -273,28 +289,16 @@ class ParallaxStrategy:
             print_fn: function that takes the text; `print` if `None`.
             bandwidth: of a host's link, for the predicted time of a step: a string such as
                 `'10Gbit'`, which is the default.
+            host_memory: of each host, such as `'64GiB'`; as much as this one has if `None`. The
+                text says which hosts would need more.
 
         Raises:
-            ScopeError, PlanError: as `plan`; or `bandwidth` is no bandwidth.
+            ScopeError, PlanError: as `plan`; or `bandwidth` is no bandwidth, `host_memory` no size.
         """
         rate = None if bandwidth is None else units.parse_bandwidth(bandwidth)
-        plan = self.plan(model)
-        text = summary.format_summary(plan, self._table_updates(model, plan), rate)
+        size = units.parse_size(host_memory) if host_memory else psutil.virtual_memory().total
+        text = summary.format_summary(self.plan(model), rate, size)
         (print_fn or print)(text)
-
-    def _table_updates(self, model, plan):
-        """How each table is updated: a dict from names to `plan.Update`s."""
-        settings = getattr(model.optimizer, '_parallax_settings', None)
-        if settings is None:
-            return {}
-        records = graph_scope_module.scope_of(model.total_loss.graph).records
-        return {
-            planned.name: table_updates.update_of(
-                model.optimizer, settings.sparse_update, variable, records.get(variable)
-            )
-            for variable, planned in zip(keras_api.trained_weights(model), plan.variables)
-            if planned.kind == 'sparse'
-        }
 
 
 def _require_built(model):

@@ -33,8 +33,8 @@ class Description(NamedTuple):
 
     Attributes:
         uses: a `VariableUse` for each trainable variable.
-        updates: dict from names of variables to how the optimizer would update them by rows;
-            empty if no optimizer is known.
+        updates: dict from names of variables to how the optimizer would update them, by rows if
+            they are looked up; empty if no optimizer is known.
     """
 
     uses: List[VariableUse]
@@ -86,11 +86,13 @@ def describe(source, optimizer=None, sparse_update=None):
             way = sparse_update or (settings.sparse_update if settings else table_updates.EXACT)
             return Description(
                 uses,
-                {
-                    use.name: table_updates.update_of(chosen, way, variable, records.get(variable))
-                    for use, variable in zip(uses, variables)
-                    if use.lookups
-                },
+                table_updates.updates_of(
+                    chosen,
+                    way,
+                    {use.name: variable for use, variable in zip(uses, variables)},
+                    {use.name for use in uses if use.lookups},
+                    records,
+                ),
             )
 
 

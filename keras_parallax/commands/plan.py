@@ -9,9 +9,9 @@ from keras_parallax.errors import ParallaxError
 from keras_parallax.planning import architectures
 from keras_parallax.planning.classify import DENSE, SPARSE, WHOLE_TABLE, classify
 from keras_parallax.planning.costs import Cluster, Halved
-from keras_parallax.planning.plan import make_plan, plain
+from keras_parallax.planning.plan import make_plan
 from keras_parallax.planning.summary import format_summary
-from keras_parallax.planning.units import parse_bandwidth
+from keras_parallax.planning.units import parse_bandwidth, parse_size
 
 _EVERY = None
 
@@ -135,8 +135,20 @@ _AT_LEAST_1 = click.IntRange(min=1)
 @click.option(
     '--sparse-update', type=click.Choice(['exact', 'lazy']), help='As for ParallaxOptimizer.'
 )
+@click.option(
+    '--host-memory',
+    type=_Text('size', parse_size),
+    metavar='SIZE',
+    help='Of each host, such as 64GiB: which hosts would need more is said.',
+)
+@click.option(
+    '--html',
+    type=click.File('w', encoding='utf-8', lazy=True),
+    metavar='FILE',
+    help='Write a page to look at, too, which needs no network.',
+)
 @click.option('--json', 'as_json', is_flag=True, help='Print plain data.')
-def command(model, as_json, optimizer, sparse_update, bandwidth, **options):
+def command(model, as_json, html, optimizer, sparse_update, bandwidth, host_memory, **options):
     """Show where each variable of MODEL would go, and what a training step would cost.
 
     MODEL is model.json (of model.to_json), model.h5 (of model.save), or module:function, a function
@@ -150,15 +162,15 @@ def command(model, as_json, optimizer, sparse_update, bandwidth, **options):
 
         description = describe(model, optimizer, sparse_update)
         plan = plan_for(description.uses, bandwidth=bandwidth, **options)
+        plan = plan.with_updates(description.updates)
+        if html is not None:
+            html.write(plan.to_html(host_memory=host_memory))
     except ParallaxError as error:
         raise click.ClickException(str(error)) from error
-    updates = {
-        name: update for name, update in description.updates.items() if plan[name].kind == SPARSE
-    }
     if as_json:
-        click.echo(json.dumps(dict(plan.as_data(), updates=plain(updates)), indent=2))
+        click.echo(json.dumps(plan.as_data(), indent=2))
     else:
-        click.echo(format_summary(plan, updates))
+        click.echo(format_summary(plan, host_memory=host_memory))
 
 
 def plan_for(

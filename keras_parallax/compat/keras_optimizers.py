@@ -34,6 +34,32 @@ def is_keras_own(cls, optimizer):
     )
 
 
+#: How many slots of a variable's size an `OptimizerV2` of Keras's own keeps, by its class's name.
+_SLOTS = {
+    'SGD': lambda optimizer: int(optimizer._momentum),
+    'RMSprop': lambda optimizer: 1 + int(optimizer._momentum) + int(optimizer.centered),
+    'Adam': lambda optimizer: 3 if optimizer.amsgrad else 2,
+    'Adagrad': lambda optimizer: 1,
+    'Adadelta': lambda optimizer: 2,
+    'Adamax': lambda optimizer: 2,
+    'Nadam': lambda optimizer: 2,
+    'Ftrl': lambda optimizer: 2,
+}
+
+
+def slots_of(cls, optimizer):
+    """How many slots of a variable's size an `OptimizerV2` keeps, which is one of Keras's own.
+
+    Args:
+        cls: its class, without our wrapper.
+        optimizer: the optimizer; it need not have any yet.
+
+    Returns:
+        A number, or `None` if it is not known.
+    """
+    return _SLOTS[cls.__name__](optimizer) if cls.__name__ in _SLOTS else None
+
+
 def kept_by(optimizer, variables):
     """The variables that an `OptimizerV2` keeps for some variables, whose updates are built.
 

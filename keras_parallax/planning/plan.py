@@ -1,11 +1,12 @@
 """The plan: for every trainable variable its class, its shards and their servers. Pure data."""
 
-from typing import NamedTuple, Optional, Tuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Optional, Tuple
 
 import numpy as np
 
 from keras_parallax.errors import PlanError
-from keras_parallax.planning import architectures, costs, placement, predict
+from keras_parallax.planning import architectures, costs, memory, placement, predict
 from keras_parallax.planning import classify as rules
 from keras_parallax.planning.placement import Shard
 from keras_parallax.planning.request import (
@@ -15,10 +16,21 @@ from keras_parallax.planning.request import (
     is_table,
 )
 from keras_parallax.planning.search import Search
-from keras_parallax.planning.units import counted
+from keras_parallax.planning.units import counted, numbered
 
-#: Of more servers than these, or ranges of them, only the number is given.
-_MOST_LISTED = 8
+
+class Update(NamedTuple):
+    """How a variable is updated.
+
+    Attributes:
+        words: in words.
+        whole: whether all of its rows are rewritten every step.
+        slots: number of the optimizer's slots of the variable's size, `None` if it is not known.
+    """
+
+    words: str
+    whole: bool = False
+    slots: Optional[int] = None
 
 
 class PlannedVariable(NamedTuple):
@@ -35,6 +47,7 @@ class PlannedVariable(NamedTuple):
         alpha: the fraction of its rows that a worker's batch touches, `None` if it is not known;
             1 for what is read whole.
         measured: whether `alpha` was counted in batches of the job.
+        update: the `Update` by which the optimizer moves it, `None` if no optimizer is known.
     """
 
     name: str
@@ -45,6 +58,7 @@ class PlannedVariable(NamedTuple):
     shards: Tuple[Shard, ...] = ()
     alpha: Optional[float] = None
     measured: bool = False
+    update: Optional[Update] = None
 
     @property
     def rows(self):
@@ -69,23 +83,17 @@ class PlannedVariable(NamedTuple):
         if not self.shards:
             return 'on every rank'
         servers = sorted({shard.server for shard in self.shards})
-        return '%s on %s' % (counted(len(self.shards), 'shard'), _listed(servers))
+        return '%s on %s' % (counted(len(self.shards), 'shard'), numbered('server', servers))
 
 
-def _listed(servers):
-    """Servers in words, given their numbers in order: `'servers 0-4, 7'`."""
-    runs = []
-    for server in servers:
-        if runs and server == runs[-1][-1] + 1:
-            runs[-1].append(server)
-        else:
-            runs.append([server])
-    parts = []
-    for run in runs:
-        parts.extend(['%d-%d' % (run[0], run[-1])] if len(run) > 2 else map(str, run))
-    if len(parts) > _MOST_LISTED:
-        return '%d servers' % len(servers)
-    return 'server%s %s' % ('' if len(servers) == 1 else 's', ', '.join(parts))
+class Basis(NamedTuple):
+    """What a plan was made from, beside what it says itself: arguments of `make_plan`."""
+
+    uses: Tuple[rules.VariableUse, ...]
+    servers: int
+    overrides: Mapping
+    partitions: Any
+    reach: rules.Reach
 
 
 class Plan(NamedTuple):
@@ -97,6 +105,7 @@ class Plan(NamedTuple):
         requested: the architecture that was asked for.
         cluster: the `costs.Cluster` that it is for; `None` if every rank works for itself.
         fp16: `costs.Halved`: what travels in half precision.
+        basis: the `Basis` from which it was made.
     """
 
     variables: Tuple[PlannedVariable, ...]
@@ -104,6 +113,7 @@ class Plan(NamedTuple):
     requested: str = architectures.HYBRID
     cluster: Optional[costs.Cluster] = None
     fp16: costs.Halved = costs.NOTHING_HALVED
+    basis: Optional[Basis] = None
 
     @property
     def architecture(self):
@@ -138,6 +148,80 @@ class Plan(NamedTuple):
             cluster = cluster._replace(bandwidth=bandwidth)
         return predict.predict(self, cluster, self.fp16)
 
+    def memory(self):
+        """Predicts the memory of each host: a list of `memory.HostMemory`s, in bytes."""
+        return memory.of_hosts(self)
+
+    def to_html(self, bandwidth=None, host_memory=None):
+        """The plan as a page to look at, which needs nothing else: no network, no files.
+
+        It has a table of the variables, largest first, with the reason for each decision, a
+        picture of the shards on their servers, the predicted step against the number of hosts, by
+        each architecture, and the memory of each host.
+
+        Args:
+            bandwidth: as in `predict`.
+            host_memory: bytes of memory that a host has; the page says which hosts need more.
+
+        Returns:
+            A string: a whole document of HTML, in UTF-8.
+        """
+        # Only now: a job does not draw.
+        from keras_parallax.planning import page
+
+        return page.to_html(self, bandwidth, host_memory)
+
+    def _repr_html_(self):
+        """What a notebook shows: the page in a frame, whose styles are not the notebook's."""
+        from keras_parallax.planning import page
+
+        return page.in_frame(self.to_html())
+
+    def with_updates(self, updates):
+        """The plan with `Update`s of its variables, a dict by name."""
+        variables = [
+            planned._replace(update=updates.get(planned.name, planned.update))
+            for planned in self.variables
+        ]
+        return self._replace(variables=tuple(variables))
+
+    def for_cluster(self, cluster, architecture=None):
+        """The plan of the same model on another cluster.
+
+        Args:
+            cluster: a `costs.Cluster`. As many servers as on a host of this one's are on each of
+                its hosts; dedicated ones are as many.
+            architecture: as of `make_plan`; what was asked for if `None`.
+
+        Raises:
+            PlanError: what was asked for cannot be, for instance with this architecture.
+        """
+        architecture = architecture or self.requested
+        uses, servers, overrides, partitions, reach = self.basis
+        tables = {use.name for use in uses if is_table(use)}
+        if not cluster.dedicated_servers:
+            hosts = self.cluster.hosts if self.cluster else 1
+            servers = (servers // hosts or cluster.workers_per_host) * cluster.hosts
+        if isinstance(partitions, Search) or architecture == architectures.ALLREDUCE:
+            partitions = None
+        plan = make_plan(
+            uses,
+            servers if cluster.workers > 1 or cluster.dedicated_servers else 0,
+            overrides,
+            architecture,
+            partitions,
+            {
+                planned.name: planned.alpha
+                for planned in self.variables
+                if planned.name in tables and planned.alpha is not None
+            },
+            cluster.local_aggregation,
+            cluster,
+            self.fp16,
+            reach,
+        )
+        return plan.with_updates({planned.name: planned.update for planned in self.variables})
+
     def as_followed(self, shards, density):
         """The plan with the shards that variables have now, and the densities measured, by name."""
         variables = []
@@ -170,6 +254,7 @@ class Plan(NamedTuple):
             'cluster': plain(self.cluster),
             'fp16': plain(self.fp16),
             'prediction': plain(self.predict(bandwidth)),
+            'memory': [dict(plain(host), total=host.total) for host in self.memory()],
             'variables': [
                 dict(
                     plain(planned),
@@ -238,6 +323,7 @@ def make_plan(
         PlanError: an argument names no variable, or asks for what cannot be.
     """
     overrides, density = dict(overrides or {}), dict(density or {})
+    basis = Basis(tuple(uses), servers, overrides, partitions, reach)
     architectures.check(architecture)
     check_names('overrides', overrides, uses)
     check_names('density', density, uses)
@@ -266,7 +352,7 @@ def make_plan(
         planned = placement.with_shards(
             uses, planned, servers, architecture, partitions, view, fp16
         )
-    return Plan(tuple(planned), servers, architecture, cluster, fp16)
+    return Plan(tuple(planned), servers, architecture, cluster, fp16, basis)
 
 
 def _check_together(architecture, partitions, reach):
@@ -290,17 +376,3 @@ def _class_of(use, overrides, architecture, density, cluster, fp16):
     if natural.kind == rules.DENSE or use.name in overrides:
         return natural
     return architectures.choose(use, natural, architecture, density.get(use.name), cluster, fp16)
-
-
-class Update(NamedTuple):
-    """How a table is updated.
-
-    Attributes:
-        words: in words.
-        whole: whether all of its rows are rewritten every step.
-        slots: number of the optimizer's slots of the table's size, `None` if it is not known.
-    """
-
-    words: str
-    whole: bool = False
-    slots: Optional[int] = None

@@ -147,7 +147,7 @@ def _exchanges(variable, servers, cluster, fp16, works):
     if variable.kind != SPARSE:
         planned = reduced
         if variable.shards:
-            shares = _shares(variable, servers, cluster, len(works))
+            shares = shares_of(variable, servers, cluster, len(works))
             planned = costs.dense_servers(variable.bytes, gradients, cluster, shares, works)
         return {PLAN: planned, ALLGATHER: reduced, ALLREDUCE: reduced}
     if variable.alpha is None:
@@ -157,13 +157,13 @@ def _exchanges(variable, servers, cluster, fp16, works):
     gathered = costs.allgather(rows, pushed, variable.alpha, cluster, ids)
     planned = gathered = _on_hosts(gathered, works)
     if variable.shards:
-        shares = _shares(variable, servers, cluster, len(works))
+        shares = shares_of(variable, servers, cluster, len(works))
         ids = costs.id_bytes_of(max(shard.rows for shard in variable.shards))
         planned = costs.servers(rows, pulled, pushed, variable.alpha, cluster, ids, shares, works)
     return {PLAN: planned, ALLGATHER: gathered, ALLREDUCE: reduced}
 
 
-def _shares(variable, servers, cluster, machines):
+def shares_of(variable, servers, cluster, machines):
     """The fraction of a variable's rows on each machine, an array."""
     shares = np.zeros(machines)
     for shard in variable.shards:

@@ -3,7 +3,7 @@
 from tabulate import tabulate
 
 from keras_parallax.planning import classify as rules
-from keras_parallax.planning import costs, predict
+from keras_parallax.planning import costs, memory, predict
 from keras_parallax.planning.units import (
     bandwidth_in_words,
     counted,
@@ -22,13 +22,16 @@ _TOTALS = (
 )
 
 
-def format_summary(plan, updates, bandwidth=None):
-    """A plan as text of several lines, with the `Update`s of its sparse variables by name.
+def format_summary(plan, bandwidth=None, host_memory=None):
+    """A plan as text of several lines.
 
-    The bandwidth is that of a host's link, in bytes per second; `None` for the plan's cluster's.
+    Args:
+        plan: the `Plan`.
+        bandwidth: of a host's link, in bytes per second; that of the plan's cluster if `None`.
+        host_memory: bytes of memory that a host has, `None` if it is not known.
     """
     prediction = plan.predict(bandwidth)
-    lines = ['Architecture: %s' % _architecture(plan), _variables(plan, prediction)]
+    lines = ['Architecture: %s' % architecture_in_words(plan), _variables(plan, prediction)]
     for kind in (rules.DENSE, rules.SPARSE):
         of_kind = [variable for variable in plan.variables if variable.kind == kind]
         size = size_in_words(sum(variable.bytes for variable in of_kind))
@@ -37,11 +40,13 @@ def format_summary(plan, updates, bandwidth=None):
         lines.extend(_totals(plan, prediction, bandwidth or plan.cluster.bandwidth))
         if any(variable.shards for variable in plan.variables):
             lines.extend(_servers(prediction.server_loads))
-    lines.extend(_update_lines(plan, updates))
+    lines.extend(_host_memory(plan, host_memory))
+    lines.extend(update_lines(plan))
     return '\n'.join(line.rstrip() for line in '\n'.join(lines).splitlines())
 
 
-def _architecture(plan):
+def architecture_in_words(plan):
+    """What a plan's architecture is, and why if it is not the one that was asked for."""
     if plan.architecture == plan.requested:
         return plan.architecture
     causes = {
@@ -78,14 +83,14 @@ def _variables(plan, prediction):
     return tabulate(rows, headers, tablefmt='simple', disable_numparse=True)
 
 
+def cluster_in_words(cluster):
+    """What hosts a `Cluster` has: `'8 hosts x 1 worker'`."""
+    hosts, workers = cluster.hosts, cluster.workers_per_host
+    words = '%s x %s' % (counted(hosts, 'host'), counted(workers, 'worker'))
+    return words + (', counted as if each were a host' if hosts == 1 < workers else '')
+
+
 def _totals(plan, prediction, bandwidth):
-    cluster = plan.cluster
-    where = '%s x %s' % (
-        counted(cluster.hosts, 'host'),
-        counted(cluster.workers_per_host, 'worker'),
-    )
-    if cluster.hosts == 1 < cluster.workers_per_host:
-        where += ', counted as if each were a host'
     rows = []
     for name, words in _TOTALS:
         total = prediction.totals[name]
@@ -100,7 +105,8 @@ def _totals(plan, prediction, bandwidth):
         rows.append([words] + quantities)
     headers = ('', 'sent, mean', 'busiest sends', 'and receives', 'network time')
     lines = [
-        'A step, for each host (%s, %s):' % (where, bandwidth_in_words(bandwidth)),
+        'A step, for each host (%s, %s):'
+        % (cluster_in_words(plan.cluster), bandwidth_in_words(bandwidth)),
         tabulate(rows, headers, tablefmt='simple', disable_numparse=True),
     ]
     if prediction.message_seconds:
@@ -145,7 +151,31 @@ def _servers(loads):
     return [tabulate(rows, headers, tablefmt='simple', disable_numparse=True)]
 
 
-def _update_lines(plan, updates):
+def _host_memory(plan, limit):
+    hosts, cluster = plan.memory(), plan.cluster or costs.Cluster()
+    rows = [
+        [group.words(cluster.hosts)]
+        + [size_in_words(part) for part in group.memory[1:] + (group.memory.total,)]
+        for group in memory.alike(hosts)[:_MOST_SERVERS]
+    ]
+    headers = ('', 'tables', 'slots', 'replicas', 'gradients', 'rows', 'together')
+    lines = [
+        'Memory (%s):' % '; '.join(memory.uncounted(plan)),
+        tabulate(rows, headers, tablefmt='simple', disable_numparse=True),
+    ]
+    unfit = memory.too_large(hosts, limit)
+    if unfit:
+        lines.append(memory.unfit_in_words(unfit, cluster.hosts, limit))
+    return lines
+
+
+def update_lines(plan):
+    """How the tables of a plan are updated, and what that costs: lines of text."""
+    updates = {
+        variable.name: variable.update
+        for variable in plan.variables
+        if variable.kind == rules.SPARSE and variable.update is not None
+    }
     lines = []
     for words in sorted({update.words for update in updates.values()}):
         names = [name for name in updates if updates[name].words == words]
@@ -154,23 +184,23 @@ def _update_lines(plan, updates):
         if costly:
             lines.append(
                 '  which reads and writes %s of memory a step, all servers together%s'
-                % (_memory(plan, costly, updates, True), _touched_only(plan, costly, updates))
+                % (_rewritten(plan, costly, True), _touched_only(plan, costly))
             )
     return lines
 
 
-def _touched_only(plan, names, updates):
+def _touched_only(plan, names):
     if any(plan[name].alpha is None for name in names):
         return ''
-    return '; for touched rows only it would be %s' % _memory(plan, names, updates, False)
+    return '; for touched rows only it would be %s' % _rewritten(plan, names, False)
 
 
-def _memory(plan, names, updates, whole):
+def _rewritten(plan, names, whole):
     cluster = plan.cluster or costs.Cluster()
     return size_in_words(
         sum(
             costs.update_bytes(
-                plan[name].bytes, updates[name].slots, plan[name].alpha, cluster, whole
+                plan[name].bytes, plan[name].update.slots, plan[name].alpha, cluster, whole
             )
             for name in names
         )

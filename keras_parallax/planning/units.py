@@ -8,6 +8,11 @@ _BANDWIDTH = re.compile(
     r'\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(bit|bps|bytes?|b)(?:/s)?\s*', re.IGNORECASE
 )
 
+_SIZE = re.compile(r'\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)(b|bytes?)\s*', re.IGNORECASE)
+
+#: Of more numbers than these, or ranges of them, only how many is given.
+_MOST_LISTED = 8
+
 _PREFIXES = {'': 1, 'k': 10**3, 'm': 10**6, 'g': 10**9, 't': 10**12}
 
 
@@ -40,6 +45,35 @@ def parse_bandwidth(text):
     return float(match.group(1)) * _PREFIXES[match.group(2).lower()] * bits / 8
 
 
+def parse_size(text):
+    """Reads a number of bytes such as `'64GiB'` or `'16 GB'`.
+
+    Args:
+        text: a string; prefixes are powers of 1000, and with an `i` of 1024.
+
+    Returns:
+        Bytes, a float.
+
+    Raises:
+        PlanError: the text is no size.
+
+    Example:
+        ```python
+        >>> parse_size('64GiB'), parse_size('1.5 kB')
+        (68719476736.0, 1500.0)
+        ```
+    """
+    match = _SIZE.fullmatch(text) if isinstance(text, str) else None
+    if not match or not float(match.group(1)) or (match.group(3) and not match.group(2)):
+        raise PlanError(
+            "A size must be a number of bytes with its unit, such as '64GiB' or '16GB', but %r was "
+            'given.' % (text,)
+        )
+    prefix = match.group(2).lower()
+    base = 1024 ** ' kmgt'.index(prefix) if match.group(3) else _PREFIXES[prefix]
+    return float(match.group(1)) * base
+
+
 def bandwidth_in_words(rate):
     """A bandwidth of so many bytes per second, in bits: `'10 Gbit/s'`."""
     return _scaled(rate * 8, 1000, (' bit/s', ' kbit/s', ' Mbit/s', ' Gbit/s', ' Tbit/s'), '%.3g%s')
@@ -60,6 +94,27 @@ def seconds_in_words(seconds):
 def counted(number, noun):
     """A number of things: `'1 shard'`, `'2 shards'`."""
     return '%d %s%s' % (number, noun, '' if number == 1 else 's')
+
+
+def numbered(noun, numbers):
+    """Things with numbers: `'server 0'`, `'servers 0-4, 7'`, `'24000 servers'` if they are many.
+
+    Args:
+        noun: what has the numbers.
+        numbers: a list of them, in order.
+    """
+    runs = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    parts = []
+    for run in runs:
+        parts.extend(['%d-%d' % (run[0], run[-1])] if len(run) > 2 else map(str, run))
+    if len(parts) > _MOST_LISTED:
+        return counted(len(numbers), noun)
+    return '%s%s %s' % (noun, '' if len(numbers) == 1 else 's', ', '.join(parts))
 
 
 def _scaled(number, base, units, form):

@@ -97,6 +97,15 @@ class OptimizerAdapter:
         """Whether it can move touched rows and their slots only, by its rule or itself."""
         return self.rule is not None
 
+    @property
+    def slots(self):
+        """How many slots of its size a dense variable and a table have, `None` if not known."""
+        if self.rule is None:
+            return None, None
+        used = self.rule.uses(self._optimizer)
+        # Keras's Adam without amsgrad keeps one number in place of its third slot.
+        return (self.rule.keeps if self.rule.keeps < 3 else used), used
+
     def reach(self, variables, tables):
         """How far its formula reaches: over rows, over a whole variable, or over all of them.
 
@@ -279,7 +288,7 @@ class OptimizerV2Adapter(OptimizerAdapter):
 
     def __init__(self, optimizer, own):
         super().__init__(optimizer)
-        self._is_known = keras_optimizers.is_keras_own(own, optimizer)
+        self._own, self._is_known = own, keras_optimizers.is_keras_own(own, optimizer)
         self.shares_slots = self.goes_on = self._is_known
         # Others clip by themselves what they are given.
         self.bounds = clipping.bounds_of(optimizer) if self._is_known else clipping.Bounds()
@@ -288,6 +297,12 @@ class OptimizerV2Adapter(OptimizerAdapter):
     def rows_alone(self):
         """Keras's own can."""
         return self._is_known
+
+    @property
+    def slots(self):
+        """Those of Keras's own are known before it has any."""
+        known = keras_optimizers.slots_of(self._own, self._optimizer) if self._is_known else None
+        return known, known
 
     def reach(self, variables, tables):
         """Keras's own move rows by themselves."""

@@ -110,8 +110,35 @@ def update_of(optimizer, sparse_update, variable, record):
     return Update(
         way.words,
         whole=way.rule is None and not adapter.takes_rows,
-        slots=adapter.rule.uses(optimizer) if adapter.rule else None,
+        slots=adapter.slots[1],
     )
+
+
+def updates_of(optimizer, sparse_update, variables, tables, records):
+    """Tells how an optimizer updates each variable of a model, for the plan.
+
+    Args:
+        optimizer: a Keras optimizer.
+        sparse_update: `'exact'` or `'lazy'`.
+        variables: a dict from names to variables.
+        tables: the names of those whose rows are moved.
+        records: a mapping from variables to their `WeightRecord`s.
+
+    Returns:
+        A dict from names to `plan.Update`s.
+
+    Raises:
+        PlanError: as `choose_way`.
+    """
+    whole = Update(
+        'the whole variable, as in Keras', whole=True, slots=adapter_of(optimizer).slots[0]
+    )
+    return {
+        name: update_of(optimizer, sparse_update, variable, records.get(variable))
+        if name in tables
+        else whole
+        for name, variable in variables.items()
+    }
 
 
 class PartUpdate(NamedTuple):

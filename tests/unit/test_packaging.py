@@ -76,8 +76,10 @@ def sdist(sources, tmp_path_factory):
 
 
 def modules(folder):
-    """Paths of the Python files that are ours, relative to a folder."""
-    paths = glob.glob(os.path.join(folder, 'keras_parallax', '**', '*.py'), recursive=True)
+    """Paths of the files that are ours, Python and what it reads, relative to a folder."""
+    paths = []
+    for pattern in ('*.py', '*.html'):
+        paths += glob.glob(os.path.join(folder, 'keras_parallax', '**', pattern), recursive=True)
     paths += glob.glob(os.path.join(folder, 'keras_parallax_command.py'))
     return {os.path.relpath(path, folder) for path in paths}
 

@@ -64,6 +64,9 @@ COMMANDS = {
     'json of tf.keras': ['tf.json'],
     'hdf5': ['plain.h5', '--sparse-update', 'lazy'],
     'huge': ['models:huge'],
+    'page': ['plain.h5', '--html', 'page.html', '--host-memory', '1kB'],
+    'no folder': ['plain.h5', '--html', 'missing/page.html'],
+    'no memory': ['plain.json', '--host-memory', '64'],
     'weights': ['weights.h5'],
     'no json': ['broken.json'],
     'missing': ['missing.json'],
@@ -106,7 +109,8 @@ def script():
     plain.compile(keras.optimizers.SGD(momentum=0.9), 'mse')
     plain.save('plain.h5')
     plain.save_weights('weights.h5')
-    outcomes = {}
+    # A job does not draw.
+    outcomes = {'drawing': sorted({'jinja2', 'keras_parallax.planning.page'} & set(sys.modules))}
     for name, arguments in COMMANDS.items():
         for form in ([], ['--json']):
             outcome = CliRunner(mix_stderr=False).invoke(
@@ -115,6 +119,8 @@ def script():
             if outcome.exception and not isinstance(outcome.exception, SystemExit):
                 raise outcome.exception
             outcomes[name + ' '.join(form)] = [outcome.exit_code, outcome.stdout, outcome.stderr]
+    with open('page.html', encoding='utf-8') as file:
+        outcomes['the page'] = file.read()
     with open('outcomes.json', 'w') as file:
         json.dump(outcomes, file)
 
@@ -172,16 +178,30 @@ def test_the_text_says_what_the_data_says(outcomes, name):
 def test_a_table_that_fits_no_memory_is_planned(outcomes):
     data = data_of(outcomes, 'huge')
     assert data['variables'][0]['bytes'] == 64 * 10**9
-    assert 'lazy' in data['updates']['words/embeddings']['words']
+    assert 'lazy' in data['variables'][0]['update']['words']
 
 
 def test_the_update_is_that_of_the_optimizer_given_saved_or_none(outcomes):
-    assert data_of(outcomes, 'function')['updates'] == {}
-    adam = data_of(outcomes, 'json')['updates']['words/embeddings']
-    assert adam['whole'] and adam['slots'] == 2
-    momentum = data_of(outcomes, 'hdf5')['updates']['words/embeddings']
+    def updates(name):
+        return {entry['name']: entry['update'] for entry in data_of(outcomes, name)['variables']}
+
+    assert set(updates('function').values()) == {None}
+    adam = updates('json')
+    assert adam['words/embeddings']['whole'] and adam['words/embeddings']['slots'] == 2
+    assert adam['out/kernel']['slots'] == 2
+    momentum = updates('hdf5')['words/embeddings']
     assert not momentum['whole'] and momentum['slots'] == 1
     assert 'reads and writes' in outcomes['json'][1]
+
+
+def test_a_page_and_what_does_not_fit_are_asked_for_by_options(outcomes):
+    code, text, _ = outcomes['page']
+    assert code == 0
+    assert 'It does not fit: hosts 0-3 would need' in text and 'a host has 1000 B.' in text
+    assert outcomes['drawing'] == []
+    page = outcomes['the page']
+    assert page.startswith('<!DOCTYPE html>') and 'It does not fit: hosts 0-3' in page
+    assert 'words/embeddings' in page and 'its regularizer moves every row' in page
 
 
 # --- what cannot be ------------------------------------------------------------
@@ -202,6 +222,8 @@ def test_the_update_is_that_of_the_optimizer_given_saved_or_none(outcomes):
         ('no alpha', 2, "'2' is no fraction from 0 to 1"),
         ('no partitions', 2, "'0' is no number from 1"),
         ('no bandwidth', 2, "such as '10Gbit' or '1.25GB', but '10G' was given"),
+        ('no folder', 1, 'missing/page.html'),
+        ('no memory', 2, "such as '64GiB' or '16GB', but '64' was given"),
         ('no servers', 2, "'some' is neither 'worker' nor 'host' nor a number from 1"),
         ('no variable', 2, "'dense' is not of the form VARIABLE=class"),
         ('no such variable', 1, 'overrides names word, but the trainable variables'),

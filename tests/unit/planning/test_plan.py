@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from uses import TABLES, dense, table
 
 from keras_parallax.errors import PlanError
+from keras_parallax.planning import costs
 from keras_parallax.planning.classify import DENSE, SPARSE, WHOLE_TABLE, VariableUse
-from keras_parallax.planning.costs import Cluster
 from keras_parallax.planning.placement import Shard
-from keras_parallax.planning.plan import make_plan
+from keras_parallax.planning.plan import Update, make_plan
 
 
 def test_impossible_sparse_is_refused_with_the_reason_and_the_way_out():
@@ -101,7 +101,7 @@ def test_a_variable_is_found_by_name():
 
 def test_a_plan_is_a_tuple_of_its_fields():
     plan = make_plan([table()], 2)
-    variables, servers, requested, _, _ = plan
+    variables, servers, requested = plan[:3]
     assert (variables, servers) == (plan[0], plan[1]) == (plan.variables, 2)
     assert requested == 'hybrid'
 
@@ -128,13 +128,14 @@ def test_plan_as_data_says_what_the_plan_says():
         'place': '2 shards on servers 0, 1',
         'exchange': 'servers',
         'alpha': None,
+        'update': None,
         'measured': False,
     }
 
 
 @pytest.mark.parametrize('asked, available', [(True, True), (True, False), (False, True)])
 def test_local_aggregation_is_predicted_if_it_is_asked_for_and_can_be(asked, available):
-    cluster = Cluster(2, 4, local_aggregation=available)
+    cluster = costs.Cluster(2, 4, local_aggregation=available)
     use = table()
     plan = make_plan([use], 8, density={use.name: 0.1}, cluster=cluster, local_aggregation=asked)
     effective = cluster._replace(local_aggregation=asked and available)
@@ -142,3 +143,46 @@ def test_local_aggregation_is_predicted_if_it_is_asked_for_and_can_be(asked, ava
     assert (
         plan.predict() == make_plan([use], 8, density={use.name: 0.1}, cluster=effective).predict()
     )
+
+
+# --- on another cluster --------------------------------------------------------
+
+
+def test_on_its_own_cluster_a_plan_is_made_the_same():
+    uses = [table(), dense(), table('other/embeddings', (50, 4))]
+    made = make_plan(
+        uses,
+        4,
+        {'other/embeddings': 'dense'},
+        partitions={'table/embeddings': 3},
+        density={'table/embeddings': 0.25},
+        cluster=costs.Cluster(2, 2),
+    ).with_updates({'table/embeddings': Update('touched rows', slots=1)})
+    assert made.for_cluster(made.cluster) == made
+
+
+@pytest.mark.parametrize(
+    'cluster, servers, others',
+    [
+        (costs.Cluster(4, 2), 8, 16),
+        (costs.Cluster(4, 2), 4, 8),
+        (costs.Cluster(4, 2, dedicated_servers=True), 3, 3),
+        (None, 0, 16),
+    ],
+)
+def test_servers_grow_with_hosts_unless_they_are_dedicated(cluster, servers, others):
+    made = make_plan([table()], servers, cluster=cluster)
+    larger = (cluster or costs.Cluster(1, 2))._replace(hosts=8)
+    assert made.for_cluster(larger).servers == others
+
+
+def test_a_density_that_was_measured_holds_on_another_cluster():
+    made = make_plan([table()], 2).as_followed({}, {'table/embeddings': 0.5})
+    assert made.for_cluster(costs.Cluster(8))['table/embeddings'].alpha == 0.5
+
+
+def test_by_another_architecture_what_it_has_no_use_for_is_left_out():
+    made = make_plan([table(), dense()], 2, partitions=2)
+    gathered = made.for_cluster(costs.Cluster(4), 'allreduce')
+    assert gathered.requested == 'allreduce' and not gathered.variables[0].shards
+    assert all(planned.shards for planned in made.for_cluster(costs.Cluster(4), 'ps').variables)

@@ -48,6 +48,44 @@ def test_an_optimizer_that_keeps_an_inner_one_is_not_one_of_tensorflows(package)
     assert adapter_of(wrapped).name == 'AdamOptimizer'
 
 
+#: Optimizers of which some keep more slots than others.
+KEEPERS = [
+    ('SGD', {}),
+    ('SGD', {'momentum': 0.9}),
+    ('RMSprop', {}),
+    ('Adagrad', {}),
+    ('Adadelta', {}),
+    ('Adam', {}),
+    ('Adam', {'amsgrad': True}),
+    ('Adamax', {}),
+    ('Nadam', {}),
+]
+if TF2:
+    KEEPERS += [('RMSprop', {'momentum': 0.9, 'centered': True}), ('Ftrl', {})]
+
+
+@PACKAGES
+@pytest.mark.parametrize('name, options', KEEPERS, ids=str)
+def test_dense_variables_have_as_many_slots_as_it_says_before_it_has_any(package, name, options):
+    keras = cases.keras_module(package)
+    keras.backend.clear_session()
+    with tf.Graph().as_default():
+        optimizer = keras.optimizers.get({'class_name': name, 'config': options})
+        of_dense, of_table = adapter_of(optimizer).slots
+        variable = keras.backend.zeros((7, 5))
+        optimizer.get_updates(loss=keras.backend.sum(variable), params=[variable])
+        kept = [weight for weight in optimizer.weights if tuple(weight.shape) == (7, 5)]
+    assert of_dense == len(kept)
+    # Without momentum, Keras 2.2.4 keeps a slot that a table does without.
+    assert of_table == (0 if (name, options) == ('SGD', {}) else of_dense)
+
+
+@PACKAGES
+def test_how_many_slots_a_users_optimizer_keeps_is_not_known(package):
+    parent = cases.keras_module(package).optimizers.SGD
+    assert adapter_of(type('Mine', (parent,), {})(lr=0.1)).slots == (None, None)
+
+
 @pytest.mark.skipif(TF2, reason='Adam of TensorFlow 2 changes whole slots in a kernel')
 @PACKAGES
 def test_adam_of_tensorflow_lets_slots_decay_when_the_gradient_is_there(package):

@@ -1,0 +1,135 @@
+"""Where the parts of the page's pictures lie. Pure functions, in pixels from the upper left."""
+
+import math
+from typing import List, NamedTuple, Tuple
+
+#: Of the curves: size of the picture, and its margins.
+WIDTH, HEIGHT = 760, 340
+LEFT, RIGHT, TOP, BOTTOM = 70, 120, 14, 46
+
+#: Lines of text closer than this overlap.
+_LINE = 16
+
+
+class Tick(NamedTuple):
+    """A mark of an axis: its place, and its value."""
+
+    at: float
+    value: float
+
+
+class Line(NamedTuple):
+    """A curve: its name, its points as pairs of places, and the height of its name beside it."""
+
+    name: str
+    points: List[Tuple[float, float]]
+    label: float
+
+
+class LineChart(NamedTuple):
+    """Curves, and the marks of the axes."""
+
+    lines: List[Line]
+    across: List[Tick]
+    up: List[Tick]
+
+
+def line_chart(curves):
+    """Lays curves out over two logarithmic axes.
+
+    Args:
+        curves: a dict from names to lists of pairs of positive numbers; each list has the same
+            first numbers, in order.
+
+    Returns:
+        A `LineChart`.
+    """
+    columns = [x for x, _ in next(iter(curves.values()))]
+    values = [y for points in curves.values() for _, y in points]
+    ticks = log_ticks(min(values), max(values))
+    across = _scale(columns[0], columns[-1], LEFT, WIDTH - RIGHT)
+    up = _scale(ticks[0], ticks[-1], HEIGHT - BOTTOM, TOP)
+    lines = {name: [(across(x), up(y)) for x, y in points] for name, points in curves.items()}
+    labels = apart([points[-1][1] for points in lines.values()])
+    return LineChart(
+        [Line(name, points, label) for (name, points), label in zip(lines.items(), labels)],
+        [Tick(across(x), x) for x in columns],
+        [Tick(up(y), y) for y in ticks],
+    )
+
+
+def _scale(low, high, begin, end):
+    """A function from values to places, by their logarithms."""
+    span = math.log(high / low) or 1.0
+    return lambda value: round(begin + (end - begin) * math.log(value / low) / span, 1)
+
+
+def log_ticks(low, high):
+    """Values for the marks of a logarithmic axis, from at most `low` to at least `high`.
+
+    They are powers of ten, or those times 1, 2 and 5 where there would be few.
+
+    Example:
+        ```python
+        >>> log_ticks(0.003, 2.0)
+        [0.001, 0.01, 0.1, 1.0, 10.0]
+        >>> log_ticks(3.0, 30.0)
+        [2.0, 5.0, 10.0, 20.0, 50.0]
+        ```
+    """
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    factors = (1,) if last - first > 2 else (1, 2, 5)
+    values = [
+        float('%de%d' % (factor, power))
+        for power in range(first, max(last, first + 1) + 1)
+        for factor in factors
+    ]
+    begin = max(number for number, value in enumerate(values) if value <= low)
+    end = min(number for number, value in enumerate(values) if value >= high)
+    return values[begin : max(end, begin + 1) + 1]
+
+
+def apart(places):
+    """Moves the places of lines of text down, as far as they would overlap.
+
+    Example:
+        ```python
+        >>> apart([100.0, 40.0, 102.0])
+        [100.0, 40.0, 116.0]
+        ```
+    """
+    moved, lowest = list(places), -math.inf
+    for number in sorted(range(len(places)), key=places.__getitem__):
+        lowest = moved[number] = max(places[number], lowest + _LINE)
+    return moved
+
+
+class Segment(NamedTuple):
+    """A piece of a bar: the number of its kind, its beginning, its width, and its value."""
+
+    kind: int
+    at: float
+    width: float
+    value: float
+
+
+def stacked(bars, width):
+    """Lays bars of several pieces out, the longest of which takes the whole width.
+
+    Args:
+        bars: a list of lists of values, none of them negative, a value of each kind.
+        width: the whole width.
+
+    Returns:
+        A list of lists of `Segment`s, without those of value 0.
+    """
+    longest = max([sum(bar) for bar in bars] + [0]) or 1.0
+    laid = []
+    for bar in bars:
+        segments, at = [], 0.0
+        for kind, value in enumerate(bar):
+            if value:
+                segments.append(Segment(kind, at, width * value / longest, value))
+            at += width * value / longest
+        laid.append(segments)
+    return laid

@@ -1,0 +1,82 @@
+"""What a step would cost on more hosts, by each architecture. Pure functions."""
+
+from typing import NamedTuple
+
+from keras_parallax.errors import PlanError
+from keras_parallax.planning import architectures, costs, predict
+
+#: Beside the architectures: every table as a dense variable.
+DENSE = 'dense'
+
+#: No curve is for more workers than these, unless the plan itself is.
+_MOST_WORKERS = 1024
+
+
+class Point(NamedTuple):
+    """A step on so many hosts.
+
+    Attributes:
+        hosts: number of hosts that run workers.
+        sent: bytes that one of them sends, in the mean.
+        seconds: time of the busiest link.
+        message_seconds: what messages to shards cost beside that, a rough estimate.
+    """
+
+    hosts: int
+    sent: float
+    seconds: float
+    message_seconds: float
+
+    @property
+    def step(self):
+        """Both together: what the cost model compares."""
+        return self.seconds + self.message_seconds
+
+
+def host_counts(cluster):
+    """The numbers of hosts to look at: powers of two to 64 or twice the cluster's, and its own.
+
+    Example:
+        ```python
+        >>> host_counts(costs.Cluster(hosts=24))
+        [2, 4, 8, 16, 24, 32, 64]
+        ```
+    """
+    most = max(2, min(max(64, 2 * cluster.hosts), _MOST_WORKERS // cluster.workers_per_host))
+    counts = {2**power for power in range(1, most.bit_length())}
+    return sorted(counts | ({cluster.hosts} - {1}))
+
+
+def curves(plan, bandwidth=None):
+    """The predicted step of a plan's model against the number of hosts, by each architecture.
+
+    Args:
+        plan: a `Plan`, whose tables have known densities.
+        bandwidth: of a host's link, in bytes per second; the cluster's if `None`.
+
+    Returns:
+        A dict from `'hybrid'`, `'ps'`, `'allreduce'` and `'dense'` to lists of `Point`s, one for
+        each of `host_counts`. With `'allreduce'`, tables are gathered or reduced, whichever is
+        cheaper; with `'dense'`, all are reduced. What the model's optimizer does not allow is left
+        out. It is empty where a density is not known.
+    """
+    cluster = plan.cluster or costs.Cluster()
+    if bandwidth is not None:
+        cluster = cluster._replace(bandwidth=bandwidth)
+    found = {}
+    for architecture in (architectures.HYBRID, architectures.PS, architectures.ALLREDUCE):
+        for hosts in host_counts(cluster):
+            try:
+                prediction = plan.for_cluster(cluster._replace(hosts=hosts), architecture).predict()
+            except PlanError:
+                break
+            if prediction.unknown:
+                return {}
+            exchanges = {architecture: (predict.PLAN, prediction.message_seconds)}
+            if architecture == architectures.ALLREDUCE:
+                exchanges[DENSE] = predict.ALLREDUCE, 0.0
+            for name, (exchange, messages) in exchanges.items():
+                total = prediction.totals[exchange]
+                point = Point(hosts, total.sent, total.seconds, messages)
+                found.setdefault(name, []).append(point)
+    return found
