@@ -16,7 +16,6 @@ from keras_parallax.planning import costs, predict
 from keras_parallax.planning.classify import SPARSE
 from keras_parallax.planning.units import numbered, size_in_words
 
-
 #: Copies of each gradient of a dense variable that a worker holds at a time, and how many more of
 #: the largest: the gradient itself, what Horovod sends and receives, the mean of all.
 _DENSE_COPIES, _DENSE_COPIES_OF_LARGEST = 3, 3
