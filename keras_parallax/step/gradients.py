@@ -1,6 +1,5 @@
 """The gradients of a training step, and their exchange between the ranks."""
 
-from keras_parallax.compat.horovod_api import hvd
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.errors import PlanError
 from keras_parallax.job import devices
@@ -16,16 +15,17 @@ from keras_parallax.step.exchange import (
     push_whole,
     sum_by_row,
 )
+from keras_parallax.step.pulls import connected_pulls
 from keras_parallax.step.table_groups import (
     SameIdsGroup,
     SmallTablesGroup,
+    are_pulled_at_once,
     is_small,
     may_be_grouped,
     same_ids_groups,
     small_groups,
 )
 from keras_parallax.tables import loss_analysis, sharding
-from keras_parallax.tables.pull import SplitIds, gather_rows
 
 
 class StepGradients:
@@ -230,7 +230,13 @@ class StepGradients:
         first = pull_order.needed_first(pulls, self._members, list(filter(is_small, pulls)))
         first.update((group, []) for group in groups)
         pulls.update(of_groups)
-        pulls.update(self._connect(pulls, first))
+        shared = {table for table in pulls if are_pulled_at_once(pulls[table], of_all)}
+        with self._on_worker():
+            connected = connected_pulls(pulls, first, shared, self._exchange)
+        for table, of_step in connected.items():
+            for pull, own in zip(pulls[table], of_step):
+                self.connections += table.connections(pull, own.rows)
+        pulls.update(connected)
         pushed = []
         for table in self._tables:
             if not table.by_row:
@@ -266,38 +272,6 @@ class StepGradients:
         ]
         return Pushed([], allgather(table, sum_by_row(of_lookups), self._exchange), [])
 
-    def _connect(self, pulls, first):
-        """Has the step pull rows in its own way, where that is not as a prediction does.
-
-        Of some of the `Exchanged` in `pulls`, `first` has those whose rows are needed first.
-        Returns the same as `pulls`, of those whose `Pull`s are others in the step.
-        """
-        no_compression = self._exchange.pull_compression is hvd.Compression.none
-        as_predicted, connected = no_compression and not self._aggregates, {}
-        # Those that wait for nothing come first, so that what others wait for is there.
-        for table in sorted(first, key=lambda table: len(first[table])):
-            # Rows of a group are pulled in a step alone.
-            if as_predicted and not first[table] and pulls[table][0].rows is not None:
-                continue
-            arrived = [
-                pull.rows for other in first[table] for pull in connected.get(other, pulls[other])
-            ]
-            connected[table] = []
-            for number, pull in enumerate(pulls[table]):
-                with self._on_worker():
-                    split = _after(arrived, pull.split)
-                    rows = self._pull(table, '%s/pull_%d' % (table.name, number), split)
-                self.connections += table.connections(pull, rows)
-                connected[table].append(pull._replace(split=split, rows=rows))
-        return connected
-
-    def _pull(self, table, name, split):
-        """Rows of an `Exchanged`: with the host's other workers, if any."""
-        compression = self._exchange.pull_compression
-        if self._aggregates:
-            return self._exchange.host.pull_rows(table, name, split.ids, compression)
-        return gather_rows(table, split, compression)
-
     def _push(self, table, pulls, gradients):
         """Sums the gradients of an `Exchanged` with shards; returns `Pushed`, by table."""
         with self._on_worker():
@@ -316,11 +290,6 @@ class StepGradients:
             pushed = asynchronous.push_rows(table, of_rank, split, self._exchange)
         parts = [of_table for part in pushed.parts for of_table in table.of_tables(part)]
         return pushed._replace(parts=parts)
-
-    @property
-    def _aggregates(self):
-        """Whether the host's workers pull together."""
-        return self._exchange.host is not None and self._exchange.host.shares
 
     def _on_worker(self):
         return tf.device(devices.shard_device(self._exchange.rank))
@@ -389,11 +358,3 @@ def _copy(tensor):
         return tf.IndexedSlices(_copy(tensor.values), tensor.indices, tensor.dense_shape)
     with tf.colocate_with(tensor):
         return tf.identity(tensor)
-
-
-def _after(tensors, split):
-    """`SplitIds` that are there when tensors are."""
-    if not tensors:
-        return split
-    with tf.control_dependencies(tensors):
-        return SplitIds(tf.identity(split.ids), list(map(tf.identity, split.rows)), split.positions)

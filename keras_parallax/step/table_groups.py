@@ -74,11 +74,18 @@ def _alike(tables, key):
 
 def may_be_grouped(pulls, of_all):
     """Whether a table's rows can be pulled with others', given its `Pull`s and those of all."""
-    if len(pulls) != 1:
-        return False
-    ids = pulls[0].split.ids
+    return len(pulls) == 1 and _may_be_joined(pulls[0], of_all)
+
+
+def are_pulled_at_once(pulls, of_all):
+    """Whether a step pulls the rows of a table's several `Pull`s as one, given those of all."""
+    return len(pulls) > 1 and all(_may_be_joined(pull, of_all) for pull in pulls)
+
+
+def _may_be_joined(pull, of_all):
     # What is computed in a loop cannot be joined with what is not, and ids that depend on rows of
     # the same step cannot be known when those are pulled.
+    ids = pull.split.ids
     return not tensorflow_api.is_in_control_flow(ids) and graph_queries.ancestors([ids]).isdisjoint(
         pull.rows.op for pull in of_all
     )

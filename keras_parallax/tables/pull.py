@@ -115,6 +115,18 @@ def _linked(table, rows, split):
     return rows if tensorflow_api.is_in_control_flow(split.ids) else table.linked(rows, split.ids)
 
 
+def joint(pulls, shards):
+    """What a step pulls for several `Pull`s of a table at once, so that rows they share come once.
+
+    Returns the `SplitIds` of all, and for each `Pull` the positions of its own ids among those.
+    """
+    ids = [pull.split.ids for pull in pulls]
+    wide = max((of_pull.dtype for of_pull in ids), key=lambda dtype: dtype.size)
+    unique, inverse = tf.unique(tf.concat([tf.cast(of_pull, wide) for of_pull in ids], 0))
+    sizes = tf.stack([tf.size(of_pull) for of_pull in ids])
+    return split_by_shard(unique, shards), tf.split(inverse, sizes, num=len(ids))
+
+
 def gather_rows(table, split, compression=hvd.Compression.none):
     """Gathers rows from the shards, in the order of `split.ids`; arguments as `pull` has them."""
     parts = []

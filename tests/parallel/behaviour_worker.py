@@ -421,6 +421,29 @@ def told(rank, case):
     return {'there': len(there), 'waits': '; '.join(waits)}
 
 
+def pulled_once(rank):
+    """How often a step asks the other rank's server for rows, and which it gets for a batch."""
+    model = rank.model('shared')
+    batch = next(cases.joined_batches(cases.CASES['shared'], RANKS))
+    mine = cases.share(batch, rank.number, RANKS)
+    losses = model.train_on_batch(*mine)
+    step = train_step.step_of(model)
+    replaced = {pair.replaced: pair.replacement for pair in step.connections}
+    (table,) = step.tables.values()
+    rows = [replaced.get(pull.rows, pull.rows) for pull in table.pulls]
+    device = tf.DeviceSpec.from_string(devices.shard_device(1 - rank.number)).to_string()
+    asked = [
+        operation
+        for operation in graph_queries.ancestors(rows)
+        if operation.type in ('Gather', 'GatherV2', 'ResourceGather') and operation.device == device
+    ]
+    session = rank.keras.backend.get_session()
+    feed = dict(zip(model.inputs, mine[0]))
+    found = session.run([operation.outputs[0] for operation in asked], feed)
+    wanted = [ids for ids in np.unique(mine[0]) if ids % RANKS == 1 - rank.number]
+    return {'got': [len(of) for of in found], 'wanted': [len(wanted)], 'losses': losses}
+
+
 def fp16(rank):
     model = rank.model(compression=kp.Compression.fp16)
     losses = rank.train(model, 0, 20)

@@ -455,6 +455,12 @@ def test_rows_that_are_needed_later_are_asked_for_when_the_others_are_there(show
         assert np.isfinite(rank['losses']).all()
 
 
+@behaviour('pulled_once')
+def test_rows_that_two_inputs_share_are_asked_for_once(shown):
+    for rank in shown.ranks:
+        assert list(rank['got']) == list(rank['wanted'])
+
+
 @behaviour('told:columns', 'told:regularized')
 def test_a_server_is_sent_tensors_and_no_messages_that_only_tell_it_to_go_on(shown):
     for rank in shown.ranks:

@@ -5,7 +5,7 @@ import pytest
 from frameworks import tf
 
 from keras_parallax.planning.placement import Shard, rows_of_shard
-from keras_parallax.tables.pull import split_by_shard
+from keras_parallax.tables.pull import Pull, joint, split_by_shard
 
 
 @pytest.mark.parametrize('exponent', [1.1, 1.4])
@@ -25,3 +25,14 @@ def test_the_rows_of_a_batch_of_words_spread_evenly_over_the_shards(count, expon
     assert blocks.max() > 1.5 / count
     for number, (part, positions) in enumerate(zip(split.rows, split.positions)):
         np.testing.assert_array_equal(part.astype(int) * count + number, ids[positions])
+
+
+def test_what_several_pulls_ask_for_is_asked_once_and_each_finds_its_own():
+    asked = [np.array([5, 2, 9], np.int32), np.array([], np.int32), np.array([9, 0, 5], np.int64)]
+    shards = [Shard(number, 5) for number in range(2)]
+    with tf.Graph().as_default(), tf.Session() as session:
+        pulls = [Pull(split_by_shard(tf.constant(ids), shards), None, [], [], []) for ids in asked]
+        split, places = session.run(joint(pulls, shards))
+    assert sorted(split.ids) == [0, 2, 5, 9]
+    for ids, own in zip(asked, places):
+        np.testing.assert_array_equal(split.ids[own], ids)
