@@ -12,7 +12,7 @@ _logs.start()
 
 # TensorFlow is looked at first: where it is missing, much else may be.
 from keras_parallax.compat import stack as _stack  # noqa: F401  # isort: skip
-from keras_parallax import callbacks, data, layers, metrics
+from keras_parallax import callbacks, data, layers, metrics, optimizers
 from keras_parallax.checkpoint.keras_file_write import save_model
 from keras_parallax.checkpoint.resume import latest_checkpoint
 from keras_parallax.checkpoint.saved_model import export_saved_model
@@ -66,5 +66,6 @@ __all__ = [
     'layers',
     'load_model',
     'metrics',
+    'optimizers',
     'save_model',
 ]

@@ -4,7 +4,7 @@ import functools
 import os
 import warnings
 
-from keras_parallax import compiling, layers, training_loop
+from keras_parallax import compiling, layers, optimizers, training_loop
 from keras_parallax.checkpoint import keras_file_read, keras_file_write, once, resume
 from keras_parallax.compat import keras_api, late_import, patches, tensorflow_api
 from keras_parallax.compat.graph_queries import ancestors
@@ -90,7 +90,8 @@ def load_model(
         sparse_update=sparse_update,
         sparse_reduction=sparse_reduction,
     )
-    _compile(package, model, training, custom_objects or {}, wrap)
+    known = dict(optimizers.classes_of(package), **(custom_objects or {}))
+    _compile(package, model, training, known, wrap)
     with scope.job.call('kp.load_model'):
         resume.resume(model, filepath)
     return model

@@ -378,12 +378,17 @@ def even_rows_only(random, size):
 COLUMN_ROWS = (ROWS, 9, 40, 31, 23)
 
 
+def name_of(keras):
+    """The name of a Keras package, as ours takes it."""
+    return 'keras' if keras.__name__ == 'keras' else 'tf.keras'
+
+
 def bags(keras):
     """Fields of several ids: two on one table, of which one has weights that are learned."""
     import keras_parallax as kp
 
     # Here, for the cases are also built where it is not installed.
-    package = 'keras' if keras.__name__ == 'keras' else 'tf.keras'
+    package = name_of(keras)
     bag = kp.layers.EmbeddingBag(ROWS, WIDTH, padding_id=-1, keras=package, name='bag')
     tags, likes, about = (keras.layers.Input((LENGTH,)) for _ in range(3))
     strengths = keras.layers.Dense(LENGTH, activation='sigmoid', name='strengths')(about)
@@ -476,6 +481,18 @@ def custom_optimizer(keras):
 def optimizer_case(optimizer, **fields):
     """A case that is about its optimizer."""
     return Case(embed_and_sum(), optimizer, ids_and_targets, **fields)
+
+
+def of_ours(name, **arguments):
+    """A function from a Keras package to an optimizer of `kp.optimizers`."""
+
+    def optimizer(keras):
+        import keras_parallax as kp
+
+        # Here, for the cases are also built where it is not installed.
+        return getattr(kp.optimizers, name)(keras=name_of(keras), **arguments)
+
+    return optimizer
 
 
 def regularizer_over_whole(keras):
@@ -594,6 +611,9 @@ CASES = {
     ),
     'bags': Case(bags, lambda keras: keras.optimizers.Adagrad(lr=0.1, epsilon=0.01), bags_batch),
 }
+if not TF2:
+    for _name, _arguments in (('RowwiseAdagrad', {'lr': 0.1}), ('LazyAdam', {'lr': 0.01})):
+        CASES['our_' + _name] = optimizer_case(of_ours(_name, **_arguments))
 if TF2:
     CASES['schedule'] = optimizer_case(
         lambda keras: keras.optimizers.Adam(
@@ -794,6 +814,13 @@ def _engine_cases():
     found['in_loop'] = CASES['adam']._replace(model=looking_up_in_a_loop)
     found['in_branch'] = CASES['adam']._replace(model=looking_up_in_a_branch)
     found['many_in_loop'] = found['in_loop']._replace(strategy={'partitions': 5})
+    if not TF2:
+        found['search_rowwise'] = CASES['our_RowwiseAdagrad']._replace(
+            strategy={'partitions': 'search'}
+        )
+        found['many_regularized_rowwise'] = CASES['regularized']._replace(
+            optimizer=CASES['our_RowwiseAdagrad'].optimizer, strategy={'partitions': 5}
+        )
     found['search_chosen'] = found['waiting']._replace(
         strategy={
             'partitions': {'words/embeddings': 'search', 'classes/embeddings': 3},

@@ -155,9 +155,11 @@ SAMPLED = {
             'a base is written for the same reason as after a failed save',
         ),
     ],
+    'tests/unit/layers/test_embedding_bag.py': [('.*', r'(?!.*tf\.).*', _OTHER_PACKAGE)],
     'tests/unit/metrics/test_auc.py': [('.*', r'(?!.*tf\.).*', _OTHER_PACKAGE)],
     'tests/unit/metrics/test_log_loss.py': [('.*', r'(?!.*tf\.).*', _OTHER_PACKAGE)],
     'tests/unit/metrics/test_top_k.py': [('.*', r'(?!.*tf\.).*', _OTHER_PACKAGE)],
+    'tests/unit/optimizers/test_by_row.py': [('.*', r'(?!.*tf\.).*', _OTHER_PACKAGE)],
     'tests/unit/test_single_process.py': [('.*', r'(?!tf\.keras).*', _OTHER_PACKAGE)],
     'tests/unit/updates/test_asked_gradients.py': [('.*', r'(?!tf\.).*', _OTHER_PACKAGE)],
     'tests/unit/updates/test_fused_kernels.py': [

@@ -1,7 +1,7 @@
 """Layers of ours, for both Keras packages."""
 
+from keras_parallax.compat.late_package import class_of
 from keras_parallax.layers.embedding_bag import EmbeddingBag
-from keras_parallax.layers.late_package import class_of
 
 __all__ = ['EmbeddingBag']
 

@@ -5,7 +5,7 @@ from typing import NamedTuple, Optional
 from keras_parallax.compat import tensorflow_api
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.errors import PlanError
-from keras_parallax.layers.late_package import LateLayer
+from keras_parallax.layers.late_layer import LateLayer
 from keras_parallax.session.run_errors import BATCH_MARK
 
 COMBINERS = ('sum', 'mean', 'sqrtn')
@@ -71,7 +71,7 @@ class EmbeddingBag(LateLayer):
         ```
     """
 
-    base = 'Embedding'
+    base = staticmethod(lambda package: package.module.layers.Embedding)
 
     def __init__(
         self, input_dim, output_dim, combiner='mean', padding_id=None, keras=None, **kwargs
@@ -90,6 +90,16 @@ class EmbeddingBag(LateLayer):
         self.combiner = combiner
         self.padding_id = None if padding_id is None else int(padding_id)
 
+    def check_inputs(self, inputs):
+        """As `LateLayer.check_inputs`."""
+        count = len(inputs)
+        self._require(count <= 2, 'ids, or a list of ids and weights', '%d inputs' % count)
+        for tensor in inputs:
+            is_matrix = tensor.shape.ndims in (2, None)
+            self._require(is_matrix, 'inputs [batch, length]', 'one of shape %s' % tensor.shape)
+        if count == 2:
+            self._require_alike(*inputs)
+
     def call(self, inputs):
         """Combines the rows of each bag.
 
@@ -98,19 +108,9 @@ class EmbeddingBag(LateLayer):
 
         Returns:
             A tensor `[batch, output_dim]`.
-
-        Raises:
-            PlanError: the inputs are none of these.
         """
-        inputs = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
-        count = len(inputs)
-        self._require(count <= 2, 'ids, or a list of ids and weights', '%d inputs' % count)
-        for tensor in inputs:
-            is_matrix = tensor.shape.ndims in (2, None)
-            self._require(is_matrix, 'inputs [batch, length]', 'one of shape %s' % tensor.shape)
-        ids, weights = inputs if count == 2 else (inputs[0], None)
-        if weights is not None:
-            self._require_alike(ids, weights)
+        given = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
+        ids, weights = given if len(given) == 2 else (given[0], None)
         entries = _entries(ids, weights, self.padding_id, self.name)
         summed = _sum_of_laid_out if self.output_dim < WIDE else _sum_of_unique
         output = _divided(summed(self.embeddings, entries), entries, self.combiner)

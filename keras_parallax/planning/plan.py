@@ -25,12 +25,12 @@ class Update(NamedTuple):
     Attributes:
         words: in words.
         whole: whether all of its rows are rewritten every step.
-        slots: number of the optimizer's slots of the variable's size, `None` if it is not known.
+        slots: how many times the variable's size its slots have, `None` if it is not known.
     """
 
     words: str
     whole: bool = False
-    slots: Optional[int] = None
+    slots: Optional[float] = None
 
 
 class PlannedVariable(NamedTuple):

@@ -228,7 +228,8 @@ def _slots_for_rows(optimizer, table, rule, prefix):
     if not table.shards:
         # Variables of Keras's, so that it initializes them; but a session would keep a copy of the
         # zeros of `backend.zeros`. Each has zeros of its own, which it takes over without a copy.
-        backend, shape = keras_api.package_of(optimizer).backend, [table.rows] + table.row_shape
+        backend = keras_api.package_of(optimizer).backend
+        shape = rule.slot_shape([table.rows] + table.row_shape)
         return [
             backend.variable(tensorflow_api.zeros(shape, backend.floatx())) for _ in range(count)
         ]
@@ -237,7 +238,7 @@ def _slots_for_rows(optimizer, table, rule, prefix):
             make_storage(
                 _slot_name(prefix, table, slot, number),
                 table.device_of(shard),
-                table.shape_of(shard),
+                rule.slot_shape(table.shape_of(shard)),
                 table.dtype,
             )
             for number, shard in enumerate(table.plan.shards)
@@ -309,6 +310,7 @@ def _state(adapter, kept, pairs, of_rank):
                 number,
                 [(pair, own[number]) for pair, own in pairs_and_slots],
                 of_rank.prefix,
+                adapter.slot_shape,
             )
             for number in range(len(pairs_and_slots[0][1]))
         ]
@@ -333,11 +335,11 @@ def _order(order, pairs):
     return ordered
 
 
-def _slot_of_shards(table, number, pairs_and_slots, prefix):
+def _slot_of_shards(table, number, pairs_and_slots, prefix, slot_shape):
     """One slot of a table: this rank's variables, and stand-ins for those of the other owners."""
     own = {pair.shard: slot for pair, slot in pairs_and_slots}
     pair, slot = pairs_and_slots[0]
-    of_rows = slot.shape.as_list() == pair.variable.shape.as_list()
+    of_rows = slot.shape.as_list() == slot_shape(pair.variable.shape.as_list())
     of_shards = []
     for shard, planned in enumerate(table.plan.shards):
         name = _slot_name(prefix, table, number, shard)
@@ -345,7 +347,7 @@ def _slot_of_shards(table, number, pairs_and_slots, prefix):
             tensorflow_api.name_storage(own[shard], STORAGE + name, table.device_of(planned))
             of_shards.append(own[shard])
         else:
-            shape = table.shape_of(planned) if of_rows else slot.shape.as_list()
+            shape = slot_shape(table.shape_of(planned)) if of_rows else slot.shape.as_list()
             kind = ResourceVariable if isinstance(slot, ResourceVariable) else tf.Variable
             device, dtype = table.device_of(planned), slot.dtype.base_dtype
             of_shards.append(make_storage(name, device, shape, dtype, kind))

@@ -9,12 +9,17 @@ import collections
 import contextlib
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
+import numpy as np
+
 from keras_parallax.compat import keras_optimizers, row_updates, tensorflow_optimizers
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.planning.classify import ANY_ROWS, Reach
 from keras_parallax.updates import clipping, formula_graph, formulas, fused_kernels, row_rules
 
 _KERAS_MODULES = keras_optimizers.MODULES
+
+#: Starts the names of the modules of our own optimizers.
+_OF_OURS = 'keras_parallax.optimizers.'
 
 
 #: Those of TensorFlow, and of `tf.contrib.opt`, whose sparse kernels move rows by themselves.
@@ -44,6 +49,17 @@ class OptimizerState(NamedTuple):
     order: Optional[List[Any]] = None
 
 
+def is_of_ours(optimizer):
+    """Whether an optimizer, wrapped or not, is one of our own, not of a user's subclass of it."""
+    return _own_class(optimizer).__module__.startswith(_OF_OURS)
+
+
+def _own_class(optimizer):
+    """The class that an optimizer had before it was wrapped."""
+    classes = type(optimizer).__mro__
+    return next(cls for cls in classes if not getattr(cls, '_parallax_wrapper', False))
+
+
 def adapter_of(optimizer):
     """The `OptimizerAdapter` of a Keras optimizer, wrapped or not.
 
@@ -51,14 +67,14 @@ def adapter_of(optimizer):
     subclass has a formula of its own, whatever its parent's, and so has an optimizer with a method
     of its own (`optimizer.get_gradients = centralized`).
     """
-    classes = type(optimizer).__mro__
-    own = next(cls for cls in classes if not getattr(cls, '_parallax_wrapper', False))
-    of_keras = [cls.__name__ for cls in classes if cls.__module__ in _KERAS_MODULES]
+    own = _own_class(optimizer)
+    of_keras = [cls.__name__ for cls in type(optimizer).__mro__ if cls.__module__ in _KERAS_MODULES]
     if 'TFOptimizer' in of_keras:
         return TensorFlowAdapter(optimizer)
     if isinstance(optimizer, keras_optimizers.OPTIMIZER_V2):
         return OptimizerV2Adapter(optimizer, own)
-    known = own.__module__ in _KERAS_MODULES and own.__name__ in row_rules.RULES
+    by_rule = own.__module__ in _KERAS_MODULES or is_of_ours(optimizer)
+    known = by_rule and own.__name__ in row_rules.RULES
     if known and {'get_gradients', 'get_updates'}.isdisjoint(vars(optimizer)):
         return KerasAdapter(optimizer, own.__name__)
     return OptimizerAdapter(optimizer)
@@ -97,14 +113,22 @@ class OptimizerAdapter:
         """Whether it can move touched rows and their slots only, by its rule or itself."""
         return self.rule is not None
 
-    @property
-    def slots(self):
-        """How many slots of its size a dense variable and a table have, `None` if not known."""
+    def slots_of(self, shape):
+        """How many slots of its size a dense variable and a table of a shape, a list, have.
+
+        It is `None` if that is not known, and a fraction where slots are smaller.
+        """
         if self.rule is None:
             return None, None
         used = self.rule.uses(self._optimizer)
         # Keras's Adam without amsgrad keeps one number in place of its third slot.
-        return (self.rule.keeps if self.rule.keeps < 3 else used), used
+        kept = self.rule.keeps if self.rule.keeps < 3 else used
+        share = np.prod(self.slot_shape(shape)) / max(1, np.prod(shape))
+        return kept * share, used * share
+
+    def slot_shape(self, shape):
+        """The shape of a slot that has a row for each row of a variable, given its, both lists."""
+        return shape if self.rule is None else self.rule.slot_shape(shape)
 
     def reach(self, variables, tables):
         """How far its formula reaches: over rows, over a whole variable, or over all of them.
@@ -187,7 +211,7 @@ class OptimizerAdapter:
 
 
 class KerasAdapter(OptimizerAdapter):
-    """What is known of one of Keras's own optimizers, whose formula is that of its class."""
+    """What is known of one of Keras's own optimizers or of ours: its formula, that of its class."""
 
     def __init__(self, optimizer, name):
         super().__init__(optimizer)
@@ -298,8 +322,7 @@ class OptimizerV2Adapter(OptimizerAdapter):
         """Keras's own can."""
         return self._is_known
 
-    @property
-    def slots(self):
+    def slots_of(self, shape):
         """Those of Keras's own are known before it has any."""
         known = keras_optimizers.slots_of(self._own, self._optimizer) if self._is_known else None
         return known, known

@@ -1,7 +1,8 @@
-"""Row-wise updates: the formulas of Keras 2.2.4's optimizers, applied to some rows of a table.
+"""Row-wise updates: formulas of Keras 2.2.4's optimizers, and of ours, for some rows of a table.
 
-Each rule follows `get_updates` of the class of the same name in `keras/optimizers.py` 2.2.4, so
-that a row moves by exactly what Keras would move it by, given the same gradient and slots.
+Each rule of Keras's follows `get_updates` of the class of the same name in `keras/optimizers.py`
+2.2.4, so that a row moves by exactly what Keras would move it by, given the same gradient and
+slots.
 """
 
 from typing import Callable, NamedTuple, Tuple
@@ -20,12 +21,15 @@ class RowRule(NamedTuple):
             shape `[n] + row_shape`; `decrease` is what to subtract from the rows.
         exact_if: function from an optimizer's config to whether a row without a gradient stands
             still under Keras, so that moving only the touched rows gives Keras's numbers.
+        slot_shape: function from the shape of a variable to that of a slot, lists; a slot has a
+            row for each row.
     """
 
     keeps: int
     uses: Callable[[object], int]
     step: Callable[..., Tuple[tf.Tensor, list]]
     exact_if: Callable[[object], bool]
+    slot_shape: Callable[[list], list] = list
 
 
 def learning_rate(optimizer):
@@ -118,8 +122,20 @@ def _nadam(optimizer, gradient, slots):
     return optimizer.lr * blend / spread, [mean, square]
 
 
+def _rowwise_adagrad(optimizer, gradient, slots):
+    of_row = list(range(1, gradient.shape.ndims))
+    square = tf.reduce_mean(tf.square(gradient), of_row, keepdims=True)
+    total = tf.reshape(slots[0], tf.shape(square)) + square
+    decrease = learning_rate(optimizer) * gradient / (tf.sqrt(total) + optimizer.epsilon)
+    return decrease, [tf.reshape(total, tf.shape(slots[0]))]
+
+
 def _never(optimizer):
     return False
+
+
+def _always(optimizer):
+    return True
 
 
 def _no_momentum(optimizer):
@@ -142,9 +158,12 @@ def _uses(number):
 RULES = {
     'SGD': RowRule(1, _uses_momentum, _sgd, _no_momentum),
     'RMSprop': RowRule(1, _uses(1), _rmsprop, _never),
-    'Adagrad': RowRule(1, _uses(1), _adagrad, lambda optimizer: True),
+    'Adagrad': RowRule(1, _uses(1), _adagrad, _always),
     'Adadelta': RowRule(2, _uses(2), _adadelta, _never),
     'Adam': RowRule(3, _uses_largest, _adam, _never),
     'Adamax': RowRule(2, _uses(2), _adamax, _never),
     'Nadam': RowRule(2, _uses(2), _nadam, _never),
+    # Of `keras_parallax.optimizers`.
+    'LazyAdam': RowRule(2, _uses(2), _adam, _always),
+    'RowwiseAdagrad': RowRule(1, _uses(1), _rowwise_adagrad, _always, lambda shape: shape[:1]),
 }

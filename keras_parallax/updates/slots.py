@@ -78,7 +78,7 @@ def keras_order(optimizer, state, variables):
     rule, names = adapter.rule, () if adapter.inner else state.names
     if state.order is not None:
         return [
-            _weight(*entry, state.slots[entry[0]][entry[1]], False, names)
+            _weight(*entry, state.slots[entry[0]][entry[1]], False, names, adapter.slot_shape)
             if isinstance(entry, tuple)
             else entry
             for entry in state.order
@@ -91,7 +91,10 @@ def keras_order(optimizer, state, variables):
         for variable in variables:
             slots = state.slots[variable]
             if number < len(slots):
-                ordered.append(_weight(variable, number, slots[number], one_number, names))
+                slot = slots[number]
+                ordered.append(
+                    _weight(variable, number, slot, one_number, names, adapter.slot_shape)
+                )
             else:
                 shape = [1] if one_number else variable.shape
                 name = '%s/unused_slot_%d:0' % (variable.name.split(':')[0], number)
@@ -100,14 +103,14 @@ def keras_order(optimizer, state, variables):
     return ordered
 
 
-def _weight(variable, number, slot, one_number, names):
+def _weight(variable, number, slot, one_number, names, slot_shape):
     if not isinstance(slot, list):
         return slot
     shapes = [part.shape.as_list() for part in slot]
     if not shapes[0] or one_number:
         return EqualSlots(slot)
     whole = [sum(shape[0] for shape in shapes)] + shapes[0][1:]
-    if whole != variable.shape.as_list():
+    if whole != slot_shape(variable.shape.as_list()):
         return EqualSlots(slot)
     called = names[number] if number < len(names) else 'slot_%d' % number
     name = '%s/%s:0' % (variable.name.split(':')[0], called)

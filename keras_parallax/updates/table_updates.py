@@ -7,7 +7,7 @@ from keras_parallax.errors import PlanError
 from keras_parallax.planning.classify import WHOLE_TABLE
 from keras_parallax.planning.plan import Update
 from keras_parallax.tables import loss_analysis
-from keras_parallax.updates.optimizer_adapter import adapter_of
+from keras_parallax.updates.optimizer_adapter import adapter_of, is_of_ours
 from keras_parallax.updates.row_rules import RowRule
 
 EXACT, LAZY = 'exact', 'lazy'
@@ -62,13 +62,17 @@ def choose_way(optimizer, sparse_update, penalized, constrained):
                 "sparse_update='lazy' moves single rows, but a constraint of the table is for the "
                 "whole of it; use sparse_update='exact', or a constraint along axis 1."
             )
-        words = "touched rows only: 'lazy', not the numbers of Keras's %s" % name
+        if is_of_ours(optimizer):
+            words = "touched rows only: 'lazy'"
+        else:
+            words = "touched rows only: 'lazy', not the numbers of Keras's %s" % name
         return UpdateWay(rule, words, lazy=True)
     if adapter.takes_rows:
         whose = 'Keras' if adapter.inner is None else 'TensorFlow'
         return UpdateWay(None, "%s's own sparse update (%s)" % (whose, adapter.name))
     if rule is not None and not penalized and not constrained and rule.exact_if(optimizer):
-        return UpdateWay(rule, "touched rows only, which is exact for Keras's %s" % name)
+        whose = '' if is_of_ours(optimizer) else "Keras's "
+        return UpdateWay(rule, 'touched rows only, which is exact for %s%s' % (whose, name))
     cause = (
         'its regularizer moves every row'
         if penalized
@@ -110,7 +114,7 @@ def update_of(optimizer, sparse_update, variable, record):
     return Update(
         way.words,
         whole=way.rule is None and not adapter.takes_rows,
-        slots=adapter.slots[1],
+        slots=adapter.slots_of(variable.shape.as_list())[1],
     )
 
 
@@ -130,13 +134,15 @@ def updates_of(optimizer, sparse_update, variables, tables, records):
     Raises:
         PlanError: as `choose_way`.
     """
-    whole = Update(
-        'the whole variable, as in Keras', whole=True, slots=adapter_of(optimizer).slots[0]
-    )
+    slots_of = adapter_of(optimizer).slots_of
     return {
         name: update_of(optimizer, sparse_update, variable, records.get(variable))
         if name in tables
-        else whole
+        else Update(
+            'the whole variable, as in Keras',
+            whole=True,
+            slots=slots_of(variable.shape.as_list())[0],
+        )
         for name, variable in variables.items()
     }
 

@@ -9,7 +9,7 @@ import pytest
 import keras_parallax as kp
 from keras_parallax.commands import cli
 
-ROOMS = ('callbacks', 'data', 'layers', 'metrics')
+ROOMS = ('callbacks', 'data', 'layers', 'metrics', 'optimizers')
 API = os.path.join(os.path.dirname(__file__), '..', '..', 'docs', 'api')
 
 

@@ -19,7 +19,7 @@ import keras_parallax as kp
 from keras_parallax.compat import stack
 
 #: Modules of public names.
-ROOMS = ('callbacks', 'data', 'layers', 'metrics')
+ROOMS = ('callbacks', 'data', 'layers', 'metrics', 'optimizers')
 
 
 def public_names():

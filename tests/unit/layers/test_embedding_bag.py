@@ -270,7 +270,7 @@ def test_a_sparse_input_of_keras_is_fed_matrices_of_scipy(package):
     places = [(row, place) for row, bag in enumerate(BAGS) for place in range(len(bag))]
     values = np.array(list(itertools.chain(*BAGS)))
     matrix = matrices.csr_matrix((values, np.transpose(places)), [len(BAGS), 9])
-    found = model.predict(matrix, batch_size=4)
+    found = model.predict_on_batch(matrix)
     truth = [model.get_weights()[0][bag].sum(0) for bag in BAGS]
     np.testing.assert_allclose(found, truth, rtol=1e-5, atol=1e-7)
 
@@ -353,8 +353,8 @@ def test_a_batch_with_bad_values_trains_nothing(package, change, error, sentence
 def test_sparse_weights_in_other_places_than_ids_are_refused(places):
     layer = layer_of(KERAS_PACKAGES[0])
     ids = tf.SparseTensor([(0, 0), (1, 0)], tf.constant([3, 4], tf.int64), [2, 2])
-    weights = tf.sparse_placeholder(tf.float32)
-    output = layer([ids, weights])
+    where, values = tf.placeholder(tf.int64, [None, 2]), tf.placeholder(tf.float32, [None])
+    output = layer([ids, tf.SparseTensor(where, values, [2, 2])])
     session = cases.keras_module(KERAS_PACKAGES[0]).backend.get_session()
     with pytest.raises(tf.errors.InvalidArgumentError, match='takes a weight for each id'):
-        session.run(output, {weights: (places, [1.0] * len(places), [2, 2])})
+        session.run(output, {where: places, values: [1.0] * len(places)})

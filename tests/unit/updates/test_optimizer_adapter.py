@@ -71,7 +71,7 @@ def test_dense_variables_have_as_many_slots_as_it_says_before_it_has_any(package
     keras.backend.clear_session()
     with tf.Graph().as_default():
         optimizer = keras.optimizers.get({'class_name': name, 'config': options})
-        of_dense, of_table = adapter_of(optimizer).slots
+        of_dense, of_table = adapter_of(optimizer).slots_of([7, 5])
         variable = keras.backend.zeros((7, 5))
         optimizer.get_updates(loss=keras.backend.sum(variable), params=[variable])
         kept = [weight for weight in optimizer.weights if tuple(weight.shape) == (7, 5)]
@@ -83,7 +83,7 @@ def test_dense_variables_have_as_many_slots_as_it_says_before_it_has_any(package
 @PACKAGES
 def test_how_many_slots_a_users_optimizer_keeps_is_not_known(package):
     parent = cases.keras_module(package).optimizers.SGD
-    assert adapter_of(type('Mine', (parent,), {})(lr=0.1)).slots == (None, None)
+    assert adapter_of(type('Mine', (parent,), {})(lr=0.1)).slots_of([7, 5]) == (None, None)
 
 
 @pytest.mark.skipif(TF2, reason='Adam of TensorFlow 2 changes whole slots in a kernel')
