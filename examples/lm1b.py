@@ -14,16 +14,13 @@ all that has to travel. The LSTM's weights are dense and change everywhere.
 """
 
 import functools
-import itertools
 import os
 
 import click
 import corpus
 import numpy as np
 import tabulate
-import tqdm
 from graphs import keras, tf
-from progress import Progress
 from sampled_softmax import HeldOutLoss, SampledSoftmaxLoss, describe_epoch, loss_of
 
 import keras_parallax as kp  # kp: the plugin
@@ -182,23 +179,6 @@ def describe(plan, ids, workers):
         f"{planned / 1e6:.2f} MB a step where Horovod's allgather would send "
         f'{gathered / 1e6:.2f} MB.'
     )
-
-
-class PlanReport(keras.callbacks.Callback):
-    """Prints the plan after the first ten steps, in which the rows they touch are counted.
-
-    Args:
-        describe: Function that returns the text.
-    """
-
-    def __init__(self, describe):
-        super().__init__()
-        self.describe = describe
-        self.steps = itertools.count(1)  # kp: no number, which a checkpoint would bring back.
-
-    def on_batch_end(self, batch, logs=None):
-        if next(self.steps) == 10:
-            tqdm.tqdm.write(self.describe() + '\n')
 
 
 _COUNT = click.IntRange(min=1)
@@ -367,12 +347,13 @@ def main(
         ResetStates(),
         HeldOutLoss(exact_model, list(held_out), batch_size),
         kp.callbacks.MetricAverageCallback(),  # kp: means of what the line above adds.
+        # kp: after ten batches, in which rows are counted. Without `describe` it tells more.
+        kp.callbacks.PlanReport(describe=lambda plan: describe(plan, ids, size)),
+        # kp: one bar for all workers; Keras's own is none where the output is no terminal.
+        kp.callbacks.ProgressBar('words', per_sample=steps, describe=describe_epoch),
     ]
     if chief:
         print(text.describe() + '\n')
-        # kp: `strategy.summary(model)` tells more: why, and what each variable costs.
-        callbacks.append(PlanReport(lambda: describe(strategy.plan(model), ids, size)))
-        callbacks.append(Progress('words', steps * size, describe_epoch))
     if checkpoint:  # kp: without waiting for each other, every worker saves its own part.
         callbacks.append(kp.callbacks.ModelCheckpoint(path, max_to_keep=3, sharded=not sync))
 

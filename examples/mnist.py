@@ -22,7 +22,6 @@ import click
 import digits
 import numpy as np
 from graphs import keras, tf
-from progress import Progress
 
 import keras_parallax as kp  # kp: the plugin
 
@@ -113,12 +112,11 @@ def main(data, train, held_out, epochs, batch_size, learning_rate, dropout, seed
         model = build_model(dropout)
         compile_model(model, keras.optimizers.Adadelta(learning_rate))
 
-    callbacks = []
+    # kp: one bar for all workers; Keras's own is none where the output is no terminal.
+    callbacks = [kp.callbacks.ProgressBar('digits', describe=describe_epoch)]
     if strategy.is_chief:  # kp: one worker speaks for all.
         print(source)
         print(describe(strategy.plan(model)) + '\n')  # kp: `strategy.summary(model)` tells more.
-        # kp: alone, a digit of this worker would stand for 1.
-        callbacks.append(Progress('digits', strategy.size, describe_epoch))
 
     model.fit(
         **kp.data.arrays(x_train, y_train),  # kp: this worker's share, another in each epoch.

@@ -17,7 +17,6 @@ import sentences
 from bleu import bleu
 from corpus import BEGIN, END, CorpusError
 from graphs import keras, tf
-from progress import Progress
 from sampled_softmax import HeldOutLoss, SampledSoftmaxLoss, describe_epoch, loss_of
 
 import keras_parallax as kp  # kp: the plugin
@@ -189,11 +188,10 @@ def main(
     callbacks = [
         HeldOutLoss(exact_model, share, batch_size, np.sum(share[1] != written.ids[END])),
         kp.callbacks.MetricAverageCallback(),  # kp: means of what the line above adds.
+        kp.callbacks.ProgressBar('sentences', describe=describe_epoch),  # kp: one for all.
     ]
     if strategy.is_chief:  # kp: one worker speaks for all.
         print(pairs.describe() + '\n')
-        # kp: alone, a sentence of this worker would stand for 1.
-        callbacks.append(Progress('sentences', strategy.size, describe_epoch))
 
     model.fit(
         **kp.data.arrays(trained, np.zeros((len(trained[0]), 1))),  # kp: this worker's share.

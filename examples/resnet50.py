@@ -18,7 +18,6 @@ import mnist
 import numpy as np
 import shapes
 from graphs import keras, tf
-from progress import Progress
 
 import keras_parallax as kp  # kp: the plugin
 
@@ -161,14 +160,14 @@ def main(
 
     share = kp.data.shard(trained)  # kp: this worker's batches, others in each epoch.
     # kp: batch normalization has means and variances of this worker's images.
-    callbacks = [kp.callbacks.MetricAverageCallback(average_moving_statistics=True)]
+    callbacks = [
+        kp.callbacks.MetricAverageCallback(average_moving_statistics=True),
+        kp.callbacks.ProgressBar('images', describe=mnist.describe_epoch),  # kp: one for all.
+    ]
     if strategy.is_chief:  # kp: one worker speaks for all.
         source = f'in {data}' if data else 'drawn here'
         print(f'{len(trained.images):,} images, and {len(judged.images):,} held out, {source}.')
         print(mnist.describe(strategy.plan(model)) + '\n')
-        # kp: alone, an image of this worker would stand for 1.
-        images = len(share) * batch_size
-        callbacks.append(Progress('images', strategy.size, mnist.describe_epoch, images))
 
     model.fit_generator(
         share,

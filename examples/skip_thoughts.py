@@ -19,7 +19,6 @@ import corpus
 import numpy as np
 import sentences
 from graphs import keras, tf
-from progress import Progress
 from sampled_softmax import HeldOutLoss, SampledSoftmaxLoss, describe_epoch, loss_of
 
 import keras_parallax as kp  # kp: the plugin
@@ -156,11 +155,10 @@ def main(
     callbacks = [
         HeldOutLoss(exact_model, share, batch_size, words),
         kp.callbacks.MetricAverageCallback(),  # kp: means of what the line above adds.
+        kp.callbacks.ProgressBar('sentences', describe=describe_epoch),  # kp: one for all.
     ]
     if strategy.is_chief:  # kp: one worker speaks for all.
         print(text.describe() + f'\n{len(trained[0]):,} sentences with two neighbours\n')
-        # kp: alone, a sentence of this worker would stand for 1.
-        callbacks.append(Progress('sentences', strategy.size, describe_epoch))
 
     model.fit(
         **kp.data.arrays(trained, np.zeros((len(trained[0]), 1))),  # kp: this worker's share.

@@ -15,6 +15,7 @@ from keras_parallax.callbacks.callback_code import may_end_an_epoch, mentions, n
 from keras_parallax.callbacks.fit_progress import FitProgress, take_saved_fit
 from keras_parallax.callbacks.joint_calls import call_of, is_broadcast, is_metric_average
 from keras_parallax.callbacks.model_checkpoint import ModelCheckpoint
+from keras_parallax.callbacks.progress_bar import ProgressBar
 from keras_parallax.compat import keras_api
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.data import positions
@@ -58,6 +59,8 @@ def _with_progress(original):
             return original(model, *arguments, **named)
         named = keras_api.arguments_by_name(original, model, arguments, named)
         callbacks = list(named.get('callbacks') or [])
+        if any(isinstance(one, ProgressBar) for one in callbacks):
+            named.setdefault('verbose', 0)  # One bar is enough.
         own = [one for one in callbacks if not isinstance(one, (BeforeCallbacks, AfterCallbacks))]
         savers = [one for one in own if isinstance(one, ModelCheckpoint)]
         saved = take_saved_fit(model, int(named.get('initial_epoch') or 0))

@@ -7,6 +7,8 @@ from keras_parallax.callbacks.learning_rate import (
 )
 from keras_parallax.callbacks.metric_average import MetricAverageCallback
 from keras_parallax.callbacks.model_checkpoint import ModelCheckpoint
+from keras_parallax.callbacks.plan_report import PlanReport
+from keras_parallax.callbacks.progress_bar import ProgressBar
 
 __all__ = [
     'BroadcastGlobalVariablesCallback',
@@ -14,4 +16,6 @@ __all__ = [
     'LearningRateWarmupCallback',
     'MetricAverageCallback',
     'ModelCheckpoint',
+    'PlanReport',
+    'ProgressBar',
 ]

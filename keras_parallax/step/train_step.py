@@ -60,6 +60,11 @@ class TrainStep:
         shards = {table.name: table.plan.shards for table in self.tables.values()}
         return self._plan.as_followed(shards, self.density)
 
+    @property
+    def measures_density(self):
+        """Whether the densities of tables are yet to be measured."""
+        return self.operations.meter is not None and not self.density
+
     def replan(self, request):
         """Follows another plan from now on; weights and slots stay. A collective call.
 

@@ -74,6 +74,7 @@ def test_it_prints_its_plan_with_measured_densities(output, way):
         output,
     ).groups()
     assert 0 < float(sent) < float(gathered)
+    assert output.count('A worker sends') == 1
 
 
 def test_without_servers_it_counts_rows_itself():

@@ -1,0 +1,141 @@
+"""A progress bar for the whole job."""
+
+import sys
+import time
+
+import tqdm
+
+from keras_parallax.callbacks.epoch_reports import batches_per_epoch, numbers
+from keras_parallax.compat import keras_api
+
+
+class ProgressBar(keras_api.callbacks.Callback):
+    """Shows one bar for the job, and a line for each epoch, on rank 0's standard output.
+
+    Keras's own bar prints a line for each batch wherever its output is no terminal, and under
+    `horovodrun` it never is one. With this one, `fit` of a model of a strategy shows no other,
+    unless `verbose` is given. Give it to every rank or to rank 0, after callbacks that add metrics.
+
+    Args:
+        unit: what is counted, in plural.
+        per_sample: how many of them a sample stands for.
+        describe: function of an epoch's logs that returns the rest of the epoch's line; if `None`,
+            that is all its metrics.
+        samples: number of samples of an epoch on this rank; if `None`, as many as Keras says, and
+            for a generator its batches times the samples of the first one.
+        interval: seconds from one drawing to the next, at least.
+
+    Example:
+        ```python
+        >>> import keras_parallax as kp
+        >>> bar = kp.callbacks.ProgressBar('words', per_sample=20)
+        ```
+    """
+
+    def __init__(self, unit='samples', per_sample=1, describe=None, samples=None, interval=1.0):
+        super().__init__()
+        self.unit, self.per_sample, self.describe = unit, per_sample, describe
+        self.samples, self.interval = samples, interval
+        self._drawn = None
+
+    def on_train_begin(self, logs=None):
+        """Asks which rank this is."""
+        step = getattr(self.model.optimizer, '_parallax_step', None)
+        self._drawn = None
+        if step is None or step.rank == 0:
+            # In an object of its own, which no checkpoint brings back.
+            self._drawn = _Drawn(self, 1 if step is None else step.size)
+
+    def on_epoch_begin(self, epoch, logs=None):
+        """Draws the bar, the first time, and begins to count."""
+        if self._drawn is not None:
+            self._drawn.begin_epoch(epoch)
+
+    def on_batch_end(self, batch, logs=None):
+        """Counts the batch's samples."""
+        if self._drawn is not None:
+            self._drawn.count((logs or {}).get('size', 1))
+
+    def on_epoch_end(self, epoch, logs=None):
+        """Writes the epoch's line."""
+        if self._drawn is not None:
+            self._drawn.end_epoch(epoch, logs or {})
+
+    def on_train_end(self, logs=None):
+        """Leaves the bar as it is in the end."""
+        if self._drawn is not None:
+            self._drawn.close()
+
+
+class _Drawn:
+    """The bar of one `fit`; `size` ranks train as many samples as this one."""
+
+    def __init__(self, callback, size):
+        self._callback, self._per_sample = callback, callback.per_sample * size
+        self._bar = None
+        self._samples = callback.samples or callback.params.get('samples')
+
+    def begin_epoch(self, epoch):
+        if self._bar is None:
+            total, begin = self._whole(epoch)
+            self._bar, self._first = self._open(total, begin), epoch
+        self._began, self._counted, self._seconds = time.perf_counter(), 0, 0.0
+
+    def _open(self, total, begin):
+        return tqdm.tqdm(
+            total=total,
+            initial=begin,
+            unit=' ' + self._callback.unit,
+            unit_scale=True,
+            mininterval=self._callback.interval,
+            ncols=79,
+            ascii=True,  # horovodrun 0.19.5 may cut other signs in two, and stops there.
+            file=sys.stdout,
+        )
+
+    def _whole(self, epoch):
+        """What `fit` comes to, `None` if it is not known, and what is over when an epoch begins."""
+        of_epoch = (self._samples or 0) * self._per_sample
+        return self._callback.params['epochs'] * of_epoch or None, epoch * of_epoch
+
+    def count(self, samples):
+        if not self._samples:
+            batches = batches_per_epoch(self._callback.params)
+            self._samples = batches and batches * samples
+            self._bar.total, self._bar.initial = self._whole(self._first)
+            self._bar.n = self._bar.initial
+        # What other callbacks take is not in the rate.
+        self._seconds = time.perf_counter() - self._began
+        self._counted += samples
+        self._bar.update(samples * self._per_sample)
+
+    def end_epoch(self, epoch, logs):
+        rate = self._counted * self._per_sample / (self._seconds or 1.0)
+        words = (self._callback.describe or _metrics_in_words)(logs)
+        line = 'epoch %d: %s %s/s, %s' % (
+            epoch + 1,
+            format(rate, ',.0f'),
+            self._callback.unit,
+            words,
+        )
+        if self._samples:
+            # Batches that were over before, or a last one that was smaller than the first.
+            self._bar.n = (epoch + 1) * self._samples * self._per_sample
+        line = 'epoch {}: {:,.0f} {}/s, {}'.format(epoch + 1, rate, self._callback.unit, words)
+        tqdm.tqdm.write(line, file=sys.stdout)
+
+    def close(self):
+        if self._bar is not None:
+            self._bar.close()
+
+
+def _metrics_in_words(logs):
+    """All metrics of an epoch.
+
+    Example:
+        ```python
+        >>> _metrics_in_words({'loss': 0.25, 'val_loss': 123.456})
+        'loss 0.25, val_loss 123.5'
+        ```
+    """
+    return ', '.join('%s %.4g' % metric for metric in numbers(logs).items())
