@@ -217,7 +217,8 @@ def _recording(original):
                 kwargs['regularizer'] = penalty
         weight = original(layer, *args, **kwargs)
         # Keras 2.15 asks for the penalty later, and for a new one each time.
-        graph_scope.records[weight] = WeightRecord(package.name, layer.name, regularizer, penalties)
+        record = WeightRecord(package.name, layer.name, regularizer, penalties)
+        graph_scope.records[tensorflow_api.uncast(weight)] = record
         return weight
 
     return add_weight

@@ -4,7 +4,7 @@ import functools
 import weakref
 from typing import NamedTuple
 
-from keras_parallax.compat import keras_api
+from keras_parallax.compat import keras_api, keras_optimizers, loss_scaling, tensorflow_api
 from keras_parallax.compat.horovod_api import hvd
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.errors import ParallaxError, PlanError, ScopeError
@@ -32,8 +32,7 @@ class _Wrapper:
         """An optimizer of the own class that is not wrapped, as Keras makes it from a config."""
         if _is_horovods_class(cls):
             raise PlanError(_HOROVODS)
-        position = cls.__mro__.index(_Wrapper)
-        return cls.__mro__[position + 1].from_config(config, **arguments)
+        return _own_class(cls).from_config(config, **arguments)
 
     @property
     def weights(self):
@@ -90,7 +89,7 @@ class _Wrapper:
 
     def get_updates(self, loss, params):
         """Builds the operations that a training step of the model runs."""
-        variables = list(params)
+        variables = list(map(tensorflow_api.uncast, params))
         before = self._weights_before(variables)
         self._parallax_step = None
         own = functools.partial(self._updates_of, loss)
@@ -119,6 +118,11 @@ class _Wrapper:
             return adapter_of(self).updates(loss, pairs, super().get_updates, lazy, alone)
         finally:
             self._parallax_step = step
+
+
+def _own_class(cls):
+    """The class of an optimizer that a class wraps."""
+    return cls.__mro__[cls.__mro__.index(_Wrapper) + 1]
 
 
 def ParallaxOptimizer(  # noqa: N802 - named as Horovod names its DistributedOptimizer
@@ -188,6 +192,11 @@ def ParallaxOptimizer(  # noqa: N802 - named as Horovod names its DistributedOpt
     if is_wrapped(optimizer):
         raise ValueError('The optimizer is a ParallaxOptimizer already; wrap it once.')
     _refuse_horovods(optimizer)
+    if is_wrapped(keras_optimizers.inner_of(optimizer)):
+        raise ValueError(
+            'The LossScaleOptimizer has a ParallaxOptimizer inside; wrap the LossScaleOptimizer '
+            'instead of the optimizer that it is given.'
+        )
     if 'get_updates' in vars(optimizer):
         raise ValueError(
             'get_updates of the optimizer was replaced on the object; replace it in a subclass.'
@@ -218,7 +227,8 @@ def ParallaxOptimizer(  # noqa: N802 - named as Horovod names its DistributedOpt
 def _sharing(optimizer, cls):
     """A wrapper of a class, without settings, that has the attributes of an optimizer."""
     wrapper = object.__new__(cls)
-    wrapper.__dict__ = optimizer.__dict__
+    # Not by an attribute's way: a `LossScaleOptimizer` asks the optimizer that it has for it.
+    object.__setattr__(wrapper, '__dict__', optimizer.__dict__)
     wrapper._parallax_step = wrapper._parallax_model = None
     wrapper._parallax_hidden = False
     return wrapper
@@ -238,6 +248,7 @@ def of_model(model, optimizer):
     _refuse_horovods(optimizer)
     optimizer = keras_api.for_graphs(optimizer)
     optimizer = keras_api.package_of(model).module.optimizers.get(optimizer)
+    optimizer = _scaling_loss(model, optimizer)
     if not is_wrapped(optimizer):
         optimizer = ParallaxOptimizer(optimizer)
     of = optimizer._parallax_model and optimizer._parallax_model()
@@ -248,6 +259,20 @@ def of_model(model, optimizer):
         optimizer._parallax_settings = settings
     optimizer._parallax_model = weakref.ref(model)
     return optimizer
+
+
+def _scaling_loss(model, optimizer):
+    """An optimizer, wrapped or not, that scales the loss if `compile` of Keras would have it so."""
+    if not is_wrapped(optimizer):
+        return loss_scaling.as_compiled(model, optimizer)
+    plain = object.__new__(_own_class(type(optimizer)))
+    object.__setattr__(plain, '__dict__', optimizer.__dict__)
+    scaling = loss_scaling.as_compiled(model, plain)
+    if scaling is plain:
+        return optimizer
+    wrapped = ParallaxOptimizer(scaling)
+    wrapped._parallax_settings = optimizer._parallax_settings
+    return wrapped
 
 
 _HOROVODS = (

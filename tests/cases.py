@@ -4,6 +4,8 @@ A case is built by the plain reference in one process and by every rank of a par
 both import this module, so a case is a function of the Keras package (`keras` or `tf.keras`) only.
 """
 
+import contextlib
+import importlib
 import os
 from typing import Any, Callable, Dict, NamedTuple
 
@@ -56,6 +58,14 @@ def ids_and_targets(random, size):
     return skewed_ids(random, (size, LENGTH)), random.uniform(-1, 1, (size, 1))
 
 
+def not_always_finite(random, size):
+    """The same, but the first sample of some batches, which is rank 0's, has no finite gradient."""
+    ids, targets = ids_and_targets(random, size)
+    if random.uniform() < 0.3:
+        targets[0] = np.inf
+    return ids, targets
+
+
 def embed_and_sum(**arguments):
     """A model of one embedding and one dense layer."""
 
@@ -73,6 +83,32 @@ def embed_and_sum(**arguments):
         )
 
     return model
+
+
+@contextlib.contextmanager
+def half_precision(keras):
+    """While open, layers are made that compute in half precision, as Keras 2.15 has them do."""
+    layers = importlib.import_module(keras.__name__ + '.api._v1.keras.layers')
+    layers.enable_v2_dtype_behavior()
+    keras.mixed_precision.set_global_policy('mixed_float16')
+    try:
+        yield
+    finally:
+        keras.mixed_precision.set_global_policy(None)
+        layers.disable_v2_dtype_behavior()
+
+
+def half_computed(keras):
+    """A model that computes in half precision, but for its last layer."""
+    with half_precision(keras):
+        return keras.models.Sequential(
+            [
+                keras.layers.Embedding(ROWS, WIDTH, input_length=LENGTH, name='table'),
+                keras.layers.Flatten(),
+                keras.layers.Dense(3, activation='tanh', name='hidden', kernel_regularizer='l2'),
+                keras.layers.Dense(1, name='out', dtype='float32'),
+            ]
+        )
 
 
 def activity_regularized(keras):
@@ -619,6 +655,27 @@ if TF2:
         lambda keras: keras.optimizers.Adam(
             keras.optimizers.schedules.ExponentialDecay(0.1, 2, 0.5)
         )
+    )
+    CASES['half_computed'] = Case(
+        half_computed, lambda keras: keras.optimizers.SGD(lr=0.1), ids_and_targets, tolerance=2e-3
+    )
+    CASES['half_computed_adagrad'] = CASES['half_computed']._replace(
+        optimizer=lambda keras: keras.mixed_precision.LossScaleOptimizer(
+            keras.optimizers.Adagrad(lr=0.1), initial_scale=2.0**9, dynamic_growth_steps=2
+        ),
+        batch=not_always_finite,
+    )
+    CASES['half_computed_clipnorm'] = CASES['half_computed_adagrad']._replace(
+        optimizer=lambda keras: keras.mixed_precision.LossScaleOptimizer(
+            keras.optimizers.SGD(lr=0.1, momentum=0.9, clipnorm=0.2)
+        ),
+        strategy={'architecture': 'ps', 'partitions': 3},
+    )
+    CASES['half_computed_fixed'] = CASES['half_computed']._replace(
+        optimizer=lambda keras: keras.mixed_precision.LossScaleOptimizer(
+            keras.optimizers.SGD(lr=0.1), dynamic=False, initial_scale=64.0
+        ),
+        strategy={'architecture': 'allreduce'},
     )
 
 

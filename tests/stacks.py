@@ -6,6 +6,7 @@ from frameworks import TF2
 ON_TENSORFLOW_2 = (
     'tests/parallel/test_async.py',
     'tests/parallel/test_behaviour.py',
+    'tests/parallel/test_compiling.py',
     'tests/parallel/test_equality.py',
     'tests/parallel/test_failures.py',
     'tests/parallel/test_increments.py',
@@ -17,6 +18,7 @@ ON_TENSORFLOW_2 = (
     'tests/parallel/test_resources.py',
     'tests/parallel/test_saving.py',
     'tests/parallel/test_saving_by_all.py',
+    'tests/parallel/test_gather.py',
     'tests/parallel/test_skip_thoughts.py',
     'tests/parallel/test_tables.py',
     'tests/parallel/test_training.py',
@@ -40,6 +42,7 @@ ON_TENSORFLOW_2 = (
     'tests/unit/commands/test_server.py',
     'tests/unit/compat/test_datasets.py',
     'tests/unit/compat/test_keras_optimizers.py',
+    'tests/unit/compat/test_loss_scaling.py',
     'tests/unit/compat/test_session_hooks.py',
     'tests/unit/compat/test_tensorflow_2.py',
     'tests/unit/compat/test_tensorflow_optimizers.py',
@@ -93,6 +96,10 @@ NOT_ON_TENSORFLOW_2 = {
         'tests/unit/updates/test_slots.py::test_each_variable_has_its_first_slot',
         'tests/unit/updates/test_table_updates.py::test_rows_alone_are_updated',
     ),
+    "every rank holds all variables of a user's optimizer, and no rank waits for an owner": (
+        'tests/parallel/test_barrier.py::test_no_rank_pulls_rows_that_their_owner_has_yet_to_update['
+        'counting',
+    ),
     'Keras takes no notice of a momentum that is switched on later': (
         'tests/unit/updates/test_row_rules.py::test_momentum_switched_on',
     ),
@@ -112,6 +119,7 @@ NOT_ON_TENSORFLOW_2 = {
         'tests/unit/test_single_process.py::test_a_sequence_gives',
     ),
     'Keras has no wrappers for scikit-learn any more': (
+        'tests/parallel/compiling_worker.py::of_scikit_learn',
         'tests/parallel/training_worker.py::wrapped',
     ),
     'Keras does not warn that it saves no slots of a `tf.train.Optimizer`': (

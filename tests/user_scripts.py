@@ -50,9 +50,11 @@ class Run(NamedTuple):
         ]
         return tuple(map(np.concatenate, zip(*parts)))
 
-    def fit(self, model, epochs=2, seed=3):
+    def fit(self, model, epochs=2, seed=3, dtype=int):
+        words, classes = self.data(seed)
         model.fit(
-            *self.data(seed),
+            words.astype(dtype),
+            classes,
             batch_size=BATCH // self.ranks,
             epochs=epochs,
             shuffle=False,
@@ -290,8 +292,8 @@ def sequential_without_shape(run):
         )
         model.compile(run.gated('adam'), 'mse', metrics=['mae'])
     assert not model.built
-    run.fit(model)
-    run.fit(model, seed=4)
+    run.fit(model, dtype=np.float32)
+    run.fit(model, seed=4, dtype=np.float32)
     return run.end(model)
 
 

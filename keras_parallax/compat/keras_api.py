@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from keras_parallax.compat import patches
 from keras_parallax.compat.stack import generation
-from keras_parallax.compat.tensorflow_api import tf, value_without_devices
+from keras_parallax.compat.tensorflow_api import tf, uncast, value_without_devices
 from keras_parallax.compat.versions import SUPPORTED, require
 from keras_parallax.errors import StackError
 
@@ -263,7 +263,7 @@ def variables_in(graph):
 
 def trained_weights(model):
     """The weights that a compiled model trains, a list; without any if it is not compiled."""
-    return getattr(model, '_collected_trainable_weights', [])
+    return list(map(uncast, getattr(model, '_collected_trainable_weights', [])))
 
 
 def metrics_by_name(model):

@@ -11,6 +11,9 @@ from keras_parallax.compat.stack import generation
 #: The base class, or `()` where Keras has none.
 OPTIMIZER_V2 = generation.OPTIMIZER_V2
 
+#: The class of those that scale the loss for another one, or `()` where Keras has none.
+LOSS_SCALE_OPTIMIZER = generation.LOSS_SCALE_OPTIMIZER
+
 #: The modules of Keras's optimizers of the first kind, which make tensors of their gradients.
 MODULES = generation.OPTIMIZER_MODULES
 
@@ -111,16 +114,26 @@ def _as_made(optimizer, variables):
     return slots + made_later
 
 
+def inner_of(optimizer):
+    """The optimizer for which a `LossScaleOptimizer` scales the loss; others themselves."""
+    return optimizer._optimizer if isinstance(optimizer, LOSS_SCALE_OPTIMIZER) else optimizer
+
+
 def hyperparameters(optimizer):
     """The rates and counters of an `OptimizerV2`, a dict by attribute; of others an empty one."""
-    if not isinstance(optimizer, OPTIMIZER_V2):
+    inner = inner_of(optimizer)
+    if not isinstance(inner, OPTIMIZER_V2):
         return {}
-    return dict(optimizer._hyper, iterations=optimizer.iterations)
+    found = dict(inner._hyper, iterations=inner.iterations)
+    if inner is not optimizer and optimizer.dynamic:
+        state = optimizer._loss_scale
+        found.update(loss_scale=state.current_loss_scale, loss_scale_steps=state.counter)
+    return found
 
 
 def scope_of(optimizer):
     """The name scope in which an `OptimizerV2` makes its slots, within that of the step."""
-    return optimizer._name
+    return inner_of(optimizer)._name
 
 
 def forget_slots(optimizer, variables):

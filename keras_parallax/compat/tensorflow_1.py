@@ -30,6 +30,12 @@ OPTIMIZER_MODULES = ('keras.optimizers', 'tensorflow.python.keras.optimizers')
 #: The base class of optimizers of Keras that take rows; there are none.
 OPTIMIZER_V2 = ()
 
+#: The class of optimizers that scale the loss for another one; there is none.
+LOSS_SCALE_OPTIMIZER = ()
+
+#: The class of variables that a layer casts when it reads them; there is none.
+AUTO_CAST = ()
+
 #: The modules in which Keras and optimizers look up `gradients`, and its name there.
 GRADIENTS = (tf, _gradients_impl, _gradients), 'gradients'
 

@@ -75,6 +75,16 @@ OPTIMIZER_V2 = importlib.import_module(
 ).OptimizerV2
 
 
+_loss_scaling = importlib.import_module(
+    KERAS_PACKAGES['tf.keras'] + '.mixed_precision.loss_scale_optimizer'
+)
+LOSS_SCALE_OPTIMIZER = _loss_scaling.LossScaleOptimizer
+
+AUTO_CAST = importlib.import_module(
+    KERAS_PACKAGES['tf.keras'] + '.mixed_precision.autocast_variable'
+).AutoCastVariable
+
+
 #: What an `OptimizerV2` adds up the gradients of `tf.distribute`'s replicas with.
 USUAL_AGGREGATOR = importlib.import_module(
     KERAS_PACKAGES['tf.keras'] + '.optimizers.legacy.optimizer_v2'
@@ -148,6 +158,11 @@ def for_graphs(name, optimizer):
     eager = importlib.import_module(KERAS_PACKAGES[name] + '.optimizers.optimizer').Optimizer
     if not isinstance(optimizer, eager):
         return optimizer
+    if isinstance(optimizer, _loss_scaling.LossScaleOptimizerV3):
+        scale = {name: getattr(optimizer, name) for name in ('dynamic', 'initial_scale')}
+        inner = for_graphs(name, optimizer.inner_optimizer)
+        steps = optimizer.dynamic_growth_steps
+        return LOSS_SCALE_OPTIMIZER(inner, dynamic_growth_steps=steps, **scale)
     cls, optimizers = type(optimizer), keras_module(name).optimizers
     legacy = getattr(optimizers.legacy, cls.__name__, None)
     rate = optimizer._learning_rate

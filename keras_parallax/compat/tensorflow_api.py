@@ -155,8 +155,14 @@ def is_in_control_flow(tensor):
     return getattr(tensor, 'op', tensor)._get_control_flow_context() is not None
 
 
+def uncast(variable):
+    """The variable itself, where a layer of mixed precision casts what it reads of it."""
+    return variable._variable if isinstance(variable, generation.AUTO_CAST) else variable
+
+
 def storage(variable):
     """The tensor that stands for a variable's storage: its reference or its resource handle."""
+    variable = uncast(variable)
     if isinstance(variable, ResourceVariable):
         return variable.handle
     return variable._ref()

@@ -29,6 +29,16 @@ def check_clipping(optimizer, together, dense):
         )
 
 
+def check_loss_scale(loss_scale):
+    """Raises `PlanError` if a `LossScale`, or `None`, would leave out steps of all workers."""
+    if loss_scale is not None and loss_scale.is_dynamic:
+        raise PlanError(
+            'A LossScaleOptimizer with dynamic=True leaves a step out if a gradient of any worker '
+            'is not finite, but with sync=False no worker knows those of the others; give it '
+            'dynamic=False and an initial_scale, or sync=True.'
+        )
+
+
 def push_rows(table, gradients, split, exchange):
     """This rank's `RowGradients` of a sparse table, for each shard on its server.
 

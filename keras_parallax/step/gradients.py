@@ -1,5 +1,8 @@
 """The gradients of a training step, and their exchange between the ranks."""
 
+import functools
+
+from keras_parallax.compat import loss_scaling
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.errors import PlanError
 from keras_parallax.job import devices
@@ -41,6 +44,7 @@ class StepGradients:
         slices: whether `IndexedSlices` of `dense` stay as they come.
         bounds: the `clipping.Bounds` of an optimizer that clips rows before repeats are summed, or
             `None`.
+        loss_scale: the `loss_scaling.LossScale` of the optimizer, or `None`.
 
     Attributes:
         reduced: the gradients of `dense`, means over the ranks.
@@ -51,15 +55,25 @@ class StepGradients:
         touched: dict from names of tables to numbers of different rows in this rank's batch.
         computed: an operation that has run when this rank has all its gradients.
         totals: sums over the ranks that every rank must have computed by the end of the step.
+        finite: a scalar that is not finite if a gradient of any rank is not, or `None` if that does
+            not matter.
     """
 
-    def __init__(self, loss, dense, tables, members, exchange, sync, slices, bounds=None):
+    def __init__(
+        self, loss, dense, tables, members, exchange, sync, slices, bounds=None, loss_scale=None
+    ):
         self._loss, self._members, self._exchange, self._sync = loss, members, exchange, sync
+        self._loss_scale = loss_scale
         self._tables = list(tables)
         self._sharded = any(table.shards for table in self._tables)
         self.parts, self.pushes, self.queues, self.connections = [], [], [], []
         self.touched, self.totals, self._squares = {}, [], None
         gradients, of_outputs, of_rows = self._compute(dense)
+        self.finite = None
+        if loss_scale is not None and loss_scale.is_dynamic:
+            self.finite = loss_scaling.not_finite_if_any(gradients + list(of_outputs.values()))
+            if exchange.size > 1:
+                self.finite = exchange.allreduce(self.finite, 'finite')
         # Of a batch of its own, a rank's gradients are as many times those of the joined batch.
         self._joined = exchange.size if sync and exchange.reduction == MEAN else 1
         if bounds is not None and bounds.clips:
@@ -162,7 +176,11 @@ class StepGradients:
         gradients = []
         if tensors:
             # As Keras builds them.
-            gradients = tf.gradients(self._loss, tensors, colocate_gradients_with_ops=True)
+            compute = tf.gradients
+            if self._loss_scale is not None:
+                parts = self._exchange.size if self._sync else 1
+                compute = functools.partial(self._loss_scale.gradients, parts=parts)
+            gradients = compute(self._loss, tensors, colocate_gradients_with_ops=True)
         of_dense = gradients[: len(dense)]
         by_output = {
             output: _of_each_row(gradient, output)

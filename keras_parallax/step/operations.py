@@ -68,6 +68,7 @@ class StepOperations:
         dense = [variable for variable in spec.variables if variable not in tables]
         if not spec.timing.sync:
             asynchronous.check_clipping(spec.optimizer, spec.package.clip_together, dense)
+            asynchronous.check_loss_scale(spec.adapter.loss_scale)
         self._bounds = spec.adapter.bounds
         if self._bounds is not None and self._bounds.clips:
             _require_no_penalties(tables.values(), spec.adapter.name)
@@ -80,6 +81,7 @@ class StepOperations:
             spec.timing.sync,
             slices,
             self._bounds,
+            spec.adapter.loss_scale,
         )
         applied, self.operations = self._update(tables, dense, slices)
         self._synced, self.state, self.storage = applied.synced, applied.state, applied.storage
@@ -162,6 +164,7 @@ class StepOperations:
             apply.TablesOfRank(tables, ways, parts, self._prefix, rank, size, spec.timing.sync),
             spec.loss,
             clip,
+            gradients.finite,
         )
         self._agree_on_draws(formula_graph.draws(applied.own, since))
         operations = gradients.pushes + graph_queries.as_operations(applied.operations)

@@ -79,7 +79,7 @@ class _Pair(NamedTuple):
     shard: Optional[int] = None
 
 
-def build_updates(optimizer, keras_updates, variables, dense, of_rank, loss, clip):
+def build_updates(optimizer, keras_updates, variables, dense, of_rank, loss, clip, finite=None):
     """Builds the updates of everything that this rank updates.
 
     Args:
@@ -92,6 +92,7 @@ def build_updates(optimizer, keras_updates, variables, dense, of_rank, loss, cli
         clip: function from a Keras optimizer, such as one inside `optimizer`, to `dense` and
             `of_rank.parts` as it clips them; gives them as they are if they are clipped already.
             `None` if the optimizer has all gradients to clip.
+        finite: a scalar that is not finite in a step that is to be left out, or `None`.
 
     Returns:
         `Applied`.
@@ -127,10 +128,18 @@ def build_updates(optimizer, keras_updates, variables, dense, of_rank, loss, cli
     as_clipped = clip and (lambda by: _as_clipped(pairs, *clip(by)))
     exchanged = ExchangedGradients(loss, of_pairs, as_clipped, alone)
     with exchanged.handed_out(), _named_as_tables(pairs):
-        own = graph_queries.as_operations(keras_updates(of_pairs, of_rank.sync))
+
+        def build():
+            return graph_queries.as_operations(keras_updates(of_pairs, of_rank.sync))
+
+        if finite is None:
+            own = build()
+        else:
+            updated = [pair.variable for pair in pairs]
+            own = adapter.loss_scale.applied_if_finite(finite, updated, build)
     if adapter.takes_rows:
         own += _waited_for(own, since)
-    exchanged.check(own, adapter.name)
+    exchanged.check(own, adapter.name, [] if finite is None else [finite])
     operations.extend(own)
     kept = adapter.kept(before, [pair.variable for pair in pairs], own, exchanged.handed)
     # TensorFlow's optimizers keep the slots that they have when they are applied once more.

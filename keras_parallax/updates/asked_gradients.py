@@ -88,12 +88,13 @@ class ExchangedGradients:
         by_variable = dict(zip(self._variables, gradients))
         return [by_variable[storage] for storage in asked]
 
-    def check(self, operations, name):
+    def check(self, operations, name, others=()):
         """Refuses updates that depend on this worker's batch in another way than by gradients.
 
         Args:
             operations: the update operations of the optimizer itself.
             name: that of its class.
+            others: tensors that are exchanged, too.
 
         Raises:
             ParallaxError: they do, and there are other workers, which would update otherwise.
@@ -106,7 +107,7 @@ class ExchangedGradients:
             for part in (getattr(gradient, 'values', gradient), getattr(gradient, 'indices', None))
             if part is not None
         ]
-        leaves = [part.op for part in parts]
+        leaves = [part.op for part in [*parts, *others]]
         for operation in graph_queries.ancestors(operations, leaves, by_data=True):
             if operation.type in _OF_BATCH and operation.name != 'keras_learning_phase':
                 raise ParallaxError(

@@ -11,7 +11,12 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
-from keras_parallax.compat import keras_optimizers, row_updates, tensorflow_optimizers
+from keras_parallax.compat import (
+    keras_optimizers,
+    loss_scaling,
+    row_updates,
+    tensorflow_optimizers,
+)
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.planning.classify import ANY_ROWS, Reach
 from keras_parallax.updates import clipping, formula_graph, formulas, fused_kernels, row_rules
@@ -71,6 +76,8 @@ def adapter_of(optimizer):
     of_keras = [cls.__name__ for cls in type(optimizer).__mro__ if cls.__module__ in _KERAS_MODULES]
     if 'TFOptimizer' in of_keras:
         return TensorFlowAdapter(optimizer)
+    if isinstance(optimizer, keras_optimizers.LOSS_SCALE_OPTIMIZER):
+        return LossScaleAdapter(optimizer)
     if isinstance(optimizer, keras_optimizers.OPTIMIZER_V2):
         return OptimizerV2Adapter(optimizer, own)
     by_rule = own.__module__ in _KERAS_MODULES or is_of_ours(optimizer)
@@ -100,9 +107,10 @@ class OptimizerAdapter:
         shares_slots: whether several workers may apply gradients to the same slots at a time.
         goes_on: whether its slots go on when a model is compiled with it once more.
         bounds: the `clipping.Bounds` of one that clips rows before repeats are summed, or `None`.
+        loss_scale: the `LossScale` by which it has the loss multiplied, or `None`.
     """
 
-    rule = inner = bounds = None
+    rule = inner = bounds = loss_scale = None
     takes_rows, shares_slots, goes_on = False, True, False
 
     def __init__(self, optimizer):
@@ -377,3 +385,20 @@ class OptimizerV2Adapter(OptimizerAdapter):
     def forget_slots(self, variables):
         """It would keep those that it has."""
         keras_optimizers.forget_slots(self._optimizer, variables)
+
+
+class LossScaleAdapter(OptimizerV2Adapter):
+    """What is known of an optimizer that scales the loss for another one: what is known of that.
+
+    Args:
+        optimizer: the `LossScaleOptimizer`.
+    """
+
+    def __init__(self, optimizer):
+        inner = keras_optimizers.inner_of(optimizer)
+        super().__init__(inner, type(inner))
+        self.loss_scale, self.name = loss_scaling.LossScale(optimizer), type(optimizer).__name__
+
+    def updates(self, loss, pairs, get_updates, lazy=False, alone=True):
+        """Those of the other one, whose gradients are not scaled any more."""
+        return super().updates(loss, pairs, self._optimizer.get_updates, lazy, alone)

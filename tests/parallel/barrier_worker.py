@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 from any_keras import keras
-from frameworks import tf
+from frameworks import TF2, tf
 
 import keras_parallax as kp
 
@@ -46,9 +46,21 @@ class Counting(keras.optimizers.SGD):
             return [tf.assign_add(self.steps, 1)]
 
 
-# A constraint of unknown reach is heeded by Keras's optimizers alone.
+def slow_sgd():
+    """A constraint and one of Keras's optimizers, which together are slow to update a table."""
+    if not TF2:
+        # A constraint of unknown reach is heeded by Keras's optimizers alone.
+        return late, keras.optimizers.SGD(lr=0.05)
+
+    class Late(keras.optimizers.schedules.LearningRateSchedule):
+        def __call__(self, step):
+            return late(tf.constant(0.05))
+
+    return None, keras.optimizers.SGD(Late())
+
+
 constraint, optimizer = {
-    'keras': (late, keras.optimizers.SGD(lr=0.05)),
+    'keras': slow_sgd(),
     'tensorflow': (None, Slow(0.05)),
     'counting': (late, Counting(lr=0.05)),
 }[sys.argv[1]]

@@ -6,13 +6,14 @@ which is tf.keras under the name `keras`, or `keras`, which is imported in the f
 """
 
 import contextlib
+import importlib
 import os
 import sys
 import traceback
 import warnings
 
 import numpy as np
-from frameworks import tf
+from frameworks import keras_module, tf
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir))
 import user_scripts  # noqa: E402
@@ -91,7 +92,7 @@ def step_by_hand(run):
     errors = [error_of(step(gradients), [words, targets]), error_of(session.run, last, feeds)]
     # Who exchanges the gradients, or computes no update of them, may go on.
     step([None] * (len(weights) - 1) + [hvd.allreduce(gradients[-1])], 1)([words, targets])
-    backend.function([], [], updates=[backend.update(weights[-1], weights[-1] * 0.5)])([])
+    session.run(backend.update(weights[-1], weights[-1] * 0.5))
     backend.function([model.input, target], gradients[-1:])([words, targets])
     return errors + [backend.get_value(weights[-1])]
 
@@ -112,13 +113,12 @@ def loaded_after(run):
 def of_horovod(run):
     """What is raised for Horovod's optimizers."""
     import horovod.tensorflow as hvd
-    import horovod.tensorflow.keras
 
-    wrap, sgd = horovod.tensorflow.keras.DistributedOptimizer, run.keras.optimizers.SGD
-    if run.keras is not tf.keras:
-        import horovod.keras
-
-        wrap = horovod.keras.DistributedOptimizer
+    # That of Horovod 0.28.1 is for the Keras package that tf.keras is, which may be Keras 3.
+    name = (
+        'horovod.keras' if run.keras is not keras_module('tf.keras') else 'horovod.tensorflow.keras'
+    )
+    wrap, sgd = importlib.import_module(name).DistributedOptimizer, run.keras.optimizers.SGD
     errors = []
     with run.scope():
         model = user_scripts.words_and_dense(run.keras)
@@ -184,8 +184,8 @@ def never_entered(run):
 def main(folder, package, names):
     if package == 'alias':
         sys.modules['keras'] = tf.keras
-    keras = tf.keras if package != 'keras' else None
-    assert package == 'alias' or 'keras' not in sys.modules
+    keras = keras_module('tf.keras') if package != 'keras' else None
+    assert package != 'keras' or 'keras' not in sys.modules
     strategy = kp.ParallaxStrategy()
     for name in names:
         path = os.path.join(folder, '%s.%d' % (name, strategy.rank))

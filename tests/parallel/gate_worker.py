@@ -7,8 +7,7 @@ does not read a half-updated variable can otherwise only be seen by chance.
 import os
 import sys
 
-from any_keras import keras
-from frameworks import tf
+from frameworks import KERAS_PACKAGES
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir))
 import cases  # noqa: E402
@@ -18,8 +17,6 @@ from keras_parallax.compat import (
     graph_queries,  # noqa: E402
     tensorflow_api,  # noqa: E402
 )
-
-WRITES = ('Assign', 'AssignSub', 'AssignAdd', 'AssignVariableOp', 'AssignSubVariableOp')
 
 
 def value_reads(storage):
@@ -40,7 +37,9 @@ def order_of(model):
     writes = reads = 0
     for variable in model.trainable_weights[1:]:
         storage = tensorflow_api.storage(variable)
-        writers = [op for op in storage.consumers() if op in step and op.type in WRITES]
+        writers = [
+            op for op in storage.consumers() if op in step and tensorflow_api.writes_to(op, storage)
+        ]
         readers = [
             reader
             for read in value_reads(storage)
@@ -55,10 +54,9 @@ def order_of(model):
     return writes, reads
 
 
-for name in ('keras', 'tf.keras'):
+for name in KERAS_PACKAGES:
     package = cases.keras_module(name)
-    keras.backend.clear_session()
-    tf.keras.backend.clear_session()
+    package.backend.clear_session()
     case = cases.CASES['adagrad']
     with kp.ParallaxStrategy() as strategy:
         model = case.model(package)

@@ -15,7 +15,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.p
 import cases  # noqa: E402
 import resumed  # noqa: E402
 from any_keras import keras  # noqa: E402
-from frameworks import tf  # noqa: E402
+from frameworks import TF2  # noqa: E402
 
 import keras_parallax as kp  # noqa: E402
 from keras_parallax.callbacks.save_clock import SaveClock  # noqa: E402
@@ -103,7 +103,7 @@ class Broken(Exception):
     """Ends a `fit` as a crash would."""
 
 
-class Break(tf.keras.callbacks.Callback):
+class Break(cases.keras_module('tf.keras').callbacks.Callback):
     """Ends a `fit` after some batches."""
 
     def __init__(self, batches):
@@ -138,7 +138,7 @@ def data_of(package, kind, strategy):
             rows = slice(index * size, (index + 1) * size)
             return inputs[rows], targets[rows]
 
-    return {'generator': kp.data.shard(Batches())}
+    return {'x' if TF2 else 'generator': kp.data.shard(Batches())}
 
 
 def checkpoint_of(strategy, path, kind, sharded, seen):

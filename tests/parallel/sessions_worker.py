@@ -7,6 +7,7 @@ given a configuration, and so is the session that Keras has before.
 """
 
 import contextlib
+import importlib
 import os
 import sys
 import threading
@@ -14,13 +15,15 @@ import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
-from frameworks import tf
+from frameworks import TF2, tf
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir))
 import cases  # noqa: E402
 import reference  # noqa: E402
 
 ROWS, LENGTH, BATCH, STEPS = 23, 3, 8, 4
+#: The module of what TensorFlow 1 has in `tf.contrib.lookup`.
+LOOKUP_TABLES = 'tensorflow.python.ops.lookup_ops' if TF2 else 'tensorflow.contrib.lookup'
 WORDS = ['word%d' % number for number in range(ROWS)]
 
 
@@ -34,6 +37,10 @@ class Script(NamedTuple):
 
     keras: Any
     strategy: Any
+
+    @property
+    def is_tensorflows(self):
+        return self.keras is cases.keras_module('tf.keras')
 
     @property
     def rank(self):
@@ -88,7 +95,7 @@ class Script(NamedTuple):
 
     def model_of(self, iterator):
         """A model that reads an iterator; in `keras`, its tensors are the model's inputs."""
-        if self.keras is tf.keras:
+        if self.is_tensorflows:
             return self.model()
         ids, targets = iterator.get_next()
         ids.set_shape([None, LENGTH])
@@ -97,7 +104,7 @@ class Script(NamedTuple):
         return self.compile(model, target_tensors=[targets])
 
     def fit(self, model, iterator, epochs=2):
-        data = [iterator] if self.keras is tf.keras else []
+        data = [iterator] if self.is_tensorflows else []
         return model.fit(*data, epochs=epochs, steps_per_epoch=STEPS, verbose=0)
 
     def numpy_batches(self, seed=1):
@@ -226,16 +233,19 @@ def own_session(script):
 
 def lookup_tables(script):
     """Words are looked up in tables: one filled before the scope, one inside, both by sessions."""
-    vocabulary = tf.contrib.lookup.index_table_from_tensor(WORDS)
-    renamed = tf.contrib.lookup.MutableHashTable(tf.int64, tf.int64, -1)
+    lookup = importlib.import_module(LOOKUP_TABLES)
+    vocabulary = lookup.index_table_from_tensor(WORDS)
+    renamed = lookup.MutableHashTable(tf.int64, tf.int64, -1)
     numbers = np.arange(ROWS)
     script.session.run(tf.tables_initializer())
     script.session.run(renamed.insert(tf.constant(numbers), tf.constant(ROWS - 1 - numbers)))
     layers = script.keras.layers
     with script.scope():
-        again = tf.contrib.lookup.index_table_from_tensor(WORDS, name='again')
-        back = tf.contrib.lookup.index_to_string_table_from_tensor(WORDS)
-        script.session.run([again.init, back.init])
+        again = lookup.index_table_from_tensor(WORDS, name='again')
+        back = lookup.index_to_string_table_from_tensor(WORDS)
+        script.session.run(
+            [getattr(table, 'initializer' if TF2 else 'init') for table in (again, back)]
+        )
 
         def look_up(words):
             words = back.lookup(again.lookup(words))
@@ -367,11 +377,18 @@ def _by_hand(script, make_run):
     return _train(script, model, run)
 
 
+def _fed(model):
+    """What is fed: a model's inputs, its targets, and its sample weights where it has some."""
+    if TF2:
+        return model._feed_inputs + model._feed_targets
+    return [model.inputs[0], model.targets[0], model.sample_weights[0]]
+
+
 def _session_run(script, model, update):
-    inputs, targets, weights = model.inputs, model.targets, model.sample_weights
+    fed = _fed(model)
 
     def run(ids, values):
-        feeds = {inputs[0]: ids, targets[0]: values, weights[0]: np.ones(len(ids))}
+        feeds = dict(zip(fed, [ids, values, np.ones(len(ids))]))
         script.session.run([update, model.total_loss], feeds)
 
     return run
@@ -387,9 +404,9 @@ def control_dependency(script):
     def make_run(script, model, update):
         with tf.control_dependencies([update]):
             after = tf.constant(1.0)
-        feeds = [model.inputs[0], model.targets[0], model.sample_weights[0]]
+        feeds = _fed(model)
         function = script.session.make_callable(after, feeds)
-        return lambda ids, values: function(ids, values, np.ones(len(ids)))
+        return lambda ids, values: function(*[ids, values, np.ones(len(ids))][: len(feeds)])
 
     return _by_hand(script, make_run)
 
@@ -438,7 +455,7 @@ def threads_that_read(script):
 
 def configured(keras):
     """A strategy as in Horovod's recipe, with a configuration of its own besides."""
-    import horovod.keras as hvd
+    import horovod.tensorflow as hvd
 
     import keras_parallax as kp
 

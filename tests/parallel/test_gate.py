@@ -3,6 +3,7 @@
 import re
 
 import launch
+from frameworks import KERAS_PACKAGES, TF2
 
 
 def test_a_step_writes_dense_variables_after_all_its_reads_of_them():
@@ -10,6 +11,8 @@ def test_a_step_writes_dense_variables_after_all_its_reads_of_them():
     assert outcome.code == 0, outcome.output
     counts = re.findall(r'WRITES (\d+) READS (\d+)', outcome.output)
     # Two layers with a kernel and a bias: each is written once, and read by the forward pass, by
-    # its update and, the kernels, by the backward pass.
-    assert len(counts) == 2, outcome.output
-    assert all(int(writes) == 4 and int(reads) >= 10 for writes, reads in counts), counts
+    # its update (that of Keras 2.15 is one operation) and, the kernels, by the backward pass.
+    assert len(counts) == len(KERAS_PACKAGES), outcome.output
+    assert all(int(writes) == 4 and int(reads) >= (6 if TF2 else 10) for writes, reads in counts), (
+        counts
+    )

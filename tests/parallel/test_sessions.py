@@ -5,7 +5,7 @@ import os
 import launch
 import numpy as np
 import pytest
-from frameworks import tf
+from frameworks import TF2, tf
 from google.protobuf import text_format
 
 TOLERANCE = 1e-5
@@ -29,6 +29,8 @@ CASES = {
 }
 #: What one process with a strategy could do otherwise than plain Keras.
 ALONE = ('iterator_before', 'own_session', 'lookup_tables', 'not_copied', 'traced')
+if TF2:
+    CASES = {'tf.keras': CASES['tf.keras']}
 PAIRS = [(package, name) for package in CASES for name in CASES[package]]
 
 

@@ -9,7 +9,7 @@ import os
 import sys
 import time
 
-import horovod.keras as hvd
+import horovod.tensorflow as hvd
 import numpy as np
 from any_keras import keras
 
