@@ -11,6 +11,10 @@ import tempfile
 
 import pytest
 
+#: It wants a thread of Keras's not to have begun with another epoch 0.1 s after the last batch,
+#: which it has where ranks with much else to do tell each other how the epoch went (keras 2.2.4).
+RACES = 'keras/engine/test_training.py::test_model_methods'
+
 folder, results, *tests = sys.argv[1:]
 rank = os.environ.get('HOROVOD_RANK', '0')
 here = os.path.dirname(os.path.abspath(__file__))
@@ -23,6 +27,7 @@ sys.exit(
         # Not captured: why a rank ended would be lost with it.
         + ['-q', '-s', '-c', os.devnull, '--rootdir', folder, '-W', 'ignore']
         + ['-p', 'no:cacheprovider']
+        + (['--deselect', RACES] if 'HOROVOD_RANK' in os.environ else [])
         + ['-p', 'parallax_scope', '--basetemp', os.path.join(results, 'files' + rank)]
         + ['--junitxml', os.path.join(results, rank + '.xml')]
     )
