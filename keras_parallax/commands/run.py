@@ -10,7 +10,7 @@ import time
 import click
 import psutil
 
-from keras_parallax.commands import resources
+from keras_parallax.commands import rank_output, resources
 
 #: Environment variable that tells the ranks how often their job has been restarted: `0`, `1`, ...
 RESTARTS_VARIABLE = 'KERAS_PARALLAX_RESTARTS'
@@ -65,12 +65,14 @@ class Runner:
         backoff: seconds before the first restart.
         start_limit: seconds in which `horovodrun` must have started a rank; 0 for any time.
         say: function that takes a sentence for the user.
+        output: the `RankOutput` that reads what it prints, or `None`.
     """
 
-    def __init__(self, command, environ, max_restarts, backoff, start_limit, say):
+    def __init__(self, command, environ, max_restarts, backoff, start_limit, say, output=None):
         self._command, self._environ = command, environ
         self._max_restarts, self._backoff = max_restarts, backoff
         self._start_limit, self._say = start_limit, say
+        self._output = output
         self._process = self._signal = None
 
     def run(self):
@@ -112,9 +114,17 @@ class Runner:
 
         began = time.monotonic()
         # In a session of its own, so that Ctrl-C in a terminal comes here first, and only once.
+        pipe = subprocess.PIPE if self._output is not None else None
         self._process = subprocess.Popen(
-            self._command, env=environ, start_new_session=True, preexec_fn=end_with_parent
+            self._command,
+            env=environ,
+            start_new_session=True,
+            preexec_fn=end_with_parent,
+            stdout=pipe,
+            stderr=pipe,
         )
+        if self._output is not None:
+            self._output.read(self._process, self._command)
         if self._signal is not None:
             self._process.send_signal(self._signal)
         if self._start_limit and not self._starts(began + self._start_limit):
@@ -123,6 +133,8 @@ class Runner:
             )
             self._end()
         code = self._process.wait()
+        if self._output is not None:
+            self._output.finish()
         return (code if code >= 0 else 128 - code), time.monotonic() - began
 
     def _starts(self, deadline):
@@ -181,9 +193,14 @@ def _say(sentence):
     '--start-limit', type=click.FloatRange(min=0), default=120, show_default=True,
     help='Seconds in which horovodrun must have started a rank, or be ended; 0 for any time.',
 )  # fmt: skip
+@click.option(
+    '--output', 'folder', type=click.Path(file_okay=False), metavar='DIR',
+    help='Write what each rank prints to a file of its own, with the time and the rank before each '
+    'line, and show what rank 0 prints, without the prefix of the launcher.',
+)  # fmt: skip
 @click.argument('launcher', nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_context
-def command(context, file, max_restarts, backoff, start_limit, launcher):
+def command(context, file, max_restarts, backoff, start_limit, folder, launcher):
     """Run a job, and start it anew when it fails.
 
     LAUNCHER is the whole command after `--`, for instance
@@ -201,9 +218,18 @@ def command(context, file, max_restarts, backoff, start_limit, launcher):
             sentence = '%s: %s.' % (file.name, error)
             raise click.BadParameter(sentence, param_hint='--resources') from None
         environ.update(resources.environ(hosts))
+    output = None
+    if folder is not None:
+        try:
+            output = rank_output.RankOutput(folder, _say)
+        except OSError as error:
+            sentence = 'nothing can be written to %s: %s.' % (folder, error)
+            raise click.BadParameter(sentence, param_hint='--output') from None
     try:
-        runner = Runner(words, environ, max_restarts, backoff, start_limit, _say)
-        context.exit(runner.run())
+        code = Runner(words, environ, max_restarts, backoff, start_limit, _say, output).run()
+        if code and output is not None:
+            _say('what each rank has printed is in %s.' % folder)
+        context.exit(code)
     except FileNotFoundError as error:
         _say('%s could not be started: %s.' % (words[0], error))
         context.exit(127)

@@ -1,6 +1,7 @@
 """Jobs whose hosts a file names."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -11,12 +12,26 @@ WORKER = os.path.join(launch.HERE, 'parallel', 'resources_worker.py')
 
 
 def run(tmp_path, text):
-    """The exit code and the output of a job whose resource file has this text."""
+    """The exit code and the output of a job whose resource file has this text.
+
+    What each rank prints is written to the folder `printed`.
+    """
     file = tmp_path / 'resources'
     file.write_text(text)
     path = os.path.dirname(sys.executable) + os.pathsep + os.environ['PATH']
     ended = subprocess.run(
-        [COMMAND, 'run', '--max-restarts', '0', '--resources', str(file), WORKER, '--word'],
+        [
+            COMMAND,
+            'run',
+            '--max-restarts',
+            '0',
+            '--resources',
+            str(file),
+            '--output',
+            str(tmp_path / 'printed'),
+            WORKER,
+            '--word',
+        ],
         env=dict(os.environ, PATH=path, TF_CPP_MIN_LOG_LEVEL='2'),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -31,7 +46,13 @@ def test_a_file_of_parallax_starts_a_worker_for_each_card_that_it_names(tmp_path
     code, output = run(tmp_path, 'localhost: 3, 1\n')
     assert code == 0, output[-5000:]
     for rank, card in enumerate((3, 1)):
-        assert 'rank %d of 2 has card %d, --word' % (rank, card) in output
+        sentence = 'rank %d of 2 has card %d, --word' % (rank, card)
+        printed = (tmp_path / 'printed' / ('rank-%d.log' % rank)).read_text()
+        stamp = r'\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} \[%d\] ' % rank
+        assert re.search('^' + stamp + sentence, printed, re.MULTILINE), printed
+        # That of rank 0 is shown as well, as it is.
+        shown = [line for line in output.splitlines() if line.startswith(sentence)]
+        assert len(shown) == (rank == 0)
 
 
 def test_a_file_that_cannot_be_followed_starts_nothing(tmp_path):

@@ -8,17 +8,9 @@ import time
 
 import psutil
 import pytest
+import run_alone
 
 from keras_parallax.commands.run import STARTED, STARTING, UNKNOWN, delay, stage
-from keras_parallax.commands.run import __file__ as RUN
-
-#: The command without the package around it, which would load TensorFlow each time.
-ALONE = """
-import importlib.util, runpy, sys
-spec = importlib.util.find_spec('keras_parallax')
-sys.modules['keras_parallax'] = importlib.util.module_from_spec(spec)
-runpy.run_path(sys.argv.pop(1))['command']()
-"""
 
 #: Fails as often as its first argument says, with the code of the second; counts in a file.
 FAILS = 'echo $KERAS_PARALLAX_RESTARTS >> "$0"; test $KERAS_PARALLAX_RESTARTS -ge $1 || exit $2'
@@ -28,7 +20,7 @@ STARTS = 'echo $$ >> "$0"; exec sleep 300'
 def start(options, shell, *arguments):
     command = ['--', 'sh', '-c', shell] + list(map(str, arguments))
     return subprocess.Popen(
-        [sys.executable, '-c', ALONE, RUN] + options + command,
+        run_alone.COMMAND + options + command,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         universal_newlines=True,

@@ -1,0 +1,157 @@
+"""What the ranks of a job print, told apart by the prefixes of the launcher.
+
+`horovodrun --output-filename DIR` writes files for each rank, too, but into two files each, with a
+prefix that has no time from 0.28 on, and a job that is started anew writes over them. So it is not
+used: the launcher puts the rank before each line it forwards, and that is read here.
+"""
+
+import datetime
+import os
+import re
+import sys
+import threading
+
+#: What stands before a line: of Horovod 0.19.5; of 0.28.1, which leaves the time out; of Open MPI
+#: with `--tag-output`, which has the number of the job too.
+_PREFIX = re.compile(rb'(?:\w{3} \w{3} [ \d]\d [\d:]{8} \d{4})?\[(?:\d+,)?(\d+)\]<std(?:out|err)>:')
+
+#: What Keras 2.2.4 says on each rank.
+_LEFT_OUT = b'Using TensorFlow backend.'
+
+#: How long a process that the launcher has left behind may keep the output open.
+_END_SECONDS = 5
+
+
+def rank_and_text(piece):
+    """The rank that has printed a line, `None` if it is the launcher, and the line without prefix.
+
+    Example:
+        ```python
+        >>> rank_and_text(b'Tue Nov 24 16:27:17 2026[1]<stdout>:a line')
+        (1, b'a line')
+        ```
+    """
+    match = _PREFIX.match(piece)
+    return (int(match.group(1)), piece[match.end() :]) if match else (None, piece)
+
+
+class Screen:
+    """Makes the lines that stay on a screen of pieces that may be drawn over each other."""
+
+    def __init__(self):
+        self._drawn = b''
+
+    def take(self, text):
+        r"""A line that stays, without its end, or `None`.
+
+        Args:
+            text: what ends with `\n` or, if the next is drawn over it, with `\r`.
+
+        Example:
+            ```python
+            >>> screen = Screen()
+            >>> [screen.take(text) for text in (b'half\r', b'whole\r', b'\n', b'next\n')]
+            [None, None, b'whole', b'next']
+            ```
+        """
+        if text.endswith(b'\r'):
+            self._drawn = text[:-1] or self._drawn
+            return None
+        line, self._drawn = text.rstrip(b'\n') or self._drawn, b''
+        return line
+
+
+class RankOutput:
+    """Writes a file for each rank, and shows what rank 0 prints.
+
+    Of other ranks, what they write to the standard error stream is shown, after their number.
+
+    Args:
+        folder: where the files are, `rank-0.log` and so on, and `launcher.log`. It is made. Files
+            that are there are written on.
+        say: function that takes a sentence for the user.
+
+    Raises:
+        OSError: the folder cannot be made, or nothing can be written there.
+    """
+
+    def __init__(self, folder, say):
+        self._folder, self._say = folder, say
+        self._files, self._lock, self._threads, self._gone = {}, threading.Lock(), [], []
+        os.makedirs(folder, exist_ok=True)
+        self._file(None)
+
+    def read(self, process, words):
+        """Begins to read what a process prints, given the words of its command."""
+        self._write(None, b'started: ' + ' '.join(words).encode('utf-8', 'replace'))
+        self._threads = [
+            threading.Thread(target=self._read, args=(source, shown), daemon=True)
+            for source, shown in ((process.stdout, sys.stdout), (process.stderr, sys.stderr))
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def finish(self):
+        """Waits until all is read of a process that has ended."""
+        for thread in self._threads:
+            thread.join(_END_SECONDS)
+
+    def _read(self, source, shown):
+        screens, rest = {}, b''
+        on_terminal = shown.isatty()
+        for chunk in iter(lambda: source.read1(65536), b''):
+            pieces = (rest + chunk).splitlines(True)
+            rest = b'' if pieces[-1].endswith((b'\n', b'\r')) else pieces.pop()
+            for piece in pieces:
+                self._take(piece, screens, shown, on_terminal)
+        if rest:
+            self._take(rest, screens, shown, on_terminal)
+
+    def _take(self, piece, screens, shown, on_terminal):
+        rank, text = rank_and_text(piece)
+        line = screens.setdefault(rank, Screen()).take(text)
+        if line == _LEFT_OUT:
+            return
+        with self._lock:
+            if line is not None:
+                self._write(rank, line)
+            if rank not in (None, 0):
+                is_error = shown is sys.stderr and line is not None
+                self._show(shown, b'[%d] %s\n' % (rank, line) if is_error else b'')
+            elif on_terminal:
+                self._show(shown, text)
+            elif line is not None:
+                self._show(shown, line + b'\n')
+
+    def _show(self, shown, text):
+        if shown in self._gone or not text:
+            return
+        try:
+            shown.buffer.write(text)
+            shown.flush()
+        except BrokenPipeError:
+            # As of `| head`: the files go on.
+            self._gone.append(shown)
+
+    def _write(self, rank, line):
+        """Writes a line to the file of a rank, after the time and the rank."""
+        if self._files is None:
+            return
+        now = datetime.datetime.now().isoformat(' ', 'milliseconds')
+        name = 'launcher' if rank is None else str(rank)
+        try:
+            file = self._file(rank)
+            file.write(('%s [%s] ' % (now, name)).encode('ascii') + line + b'\n')
+            file.flush()
+        except OSError as error:
+            self._files = None
+            self._say(
+                'the output of the ranks is not written any more, because of %s; the job goes on.'
+                % error
+            )
+
+    def _file(self, rank):
+        if rank not in self._files:
+            name = 'launcher.log' if rank is None else 'rank-%d.log' % rank
+            self._files[rank] = open(os.path.join(self._folder, name), 'ab')
+        return self._files[rank]
