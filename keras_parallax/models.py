@@ -29,6 +29,8 @@ def load_model(
     pull_compression=hvd.Compression.none,
     sparse_update=EXACT,
     sparse_reduction=MEAN,
+    tables=None,
+    per_table=None,
 ):
     """Loads a model to train on in this job. A collective call, inside the strategy's scope.
 
@@ -43,6 +45,8 @@ def load_model(
         pull_compression: as in `ParallaxOptimizer`.
         sparse_update: as in `ParallaxOptimizer`.
         sparse_reduction: as in `ParallaxOptimizer`.
+        tables: as in `ParallaxOptimizer`, where the model was saved with it.
+        per_table: as in `ParallaxOptimizer`, where the model was saved with it.
 
     Returns:
         A model of the Keras package that wrote the file.
@@ -89,6 +93,8 @@ def load_model(
         pull_compression=pull_compression,
         sparse_update=sparse_update,
         sparse_reduction=sparse_reduction,
+        tables=tables,
+        per_table=per_table,
     )
     known = dict(optimizers.classes_of(package), **(custom_objects or {}))
     _compile(package, model, training, known, wrap)

@@ -15,6 +15,7 @@ from keras_parallax.step.spec import spec_of
 from keras_parallax.step.train_step import build_step
 from keras_parallax.step.tuning import Tuning
 from keras_parallax.updates.optimizer_adapter import adapter_of
+from keras_parallax.updates.table_optimizers import TableOptimizers, table_optimizers
 from keras_parallax.updates.table_updates import EXACT, LAZY
 
 
@@ -133,6 +134,8 @@ def ParallaxOptimizer(  # noqa: N802 - named as Horovod names its DistributedOpt
     sparse_update=EXACT,
     sparse_reduction=MEAN,
     keras=None,
+    tables=None,
+    per_table=None,
 ):
     """Wraps an optimizer so that `model.compile` trains data-parallel and sparsity-aware.
 
@@ -161,6 +164,11 @@ def ParallaxOptimizer(  # noqa: N802 - named as Horovod names its DistributedOpt
         keras: `'keras'` or `'tf.keras'`, only for a string or a `tf.train.Optimizer`, which do not
             tell. Defaults to the package of the layers built last in the strategy's scope, and
             without a strategy to `'keras'` if the script has imported it.
+        tables: another optimizer, or its name, for the rows of all tables; `optimizer` is then that
+            of the dense variables. It moves touched rows only: `SGD`, `Adagrad` or one of
+            `kp.optimizers`, or with `sparse_update='lazy'` one of Keras's others.
+        per_table: dict from names of layers, such as `'user'`, or of variables, to optimizers of
+            these tables. Others are left to `tables`, or else to `optimizer`.
 
     Returns:
         An optimizer of a class of the same name as the given one's, so that a saved model loads
@@ -169,7 +177,8 @@ def ParallaxOptimizer(  # noqa: N802 - named as Horovod names its DistributedOpt
     Raises:
         ValueError: an argument is none of the above, or the optimizer's `get_updates` was replaced
             on the object.
-        PlanError: the optimizer is a `DistributedOptimizer` of Horovod.
+        PlanError: the optimizer is a `DistributedOptimizer` of Horovod, or one of those for tables
+            cannot be for tables. The first step raises it if a name is that of no table.
         ScopeError: made outside `with strategy:` although the graph belongs to a strategy of
             several ranks or with dedicated servers, or under eager execution.
 
@@ -220,6 +229,7 @@ def ParallaxOptimizer(  # noqa: N802 - named as Horovod names its DistributedOpt
         pull_compression,
         sparse_update,
         sparse_reduction,
+        table_optimizers(optimizer, tables, per_table),
     )
     return wrapped
 
@@ -340,6 +350,7 @@ class Settings(NamedTuple):
     pull_compression: type
     sparse_update: str
     sparse_reduction: str
+    tables: TableOptimizers
 
     @property
     def halved(self):

@@ -274,7 +274,7 @@ class ParallaxStrategy:
         return plan.with_updates(
             table_updates.updates_of(
                 model.optimizer,
-                settings.sparse_update,
+                (settings.sparse_update, settings.tables),
                 dict(zip(names, keras_api.trained_weights(model))),
                 {planned.name for planned in plan.variables if planned.kind == 'sparse'},
                 graph_scope.records,

@@ -165,6 +165,7 @@ SAMPLED = {
     'tests/unit/updates/test_fused_kernels.py': [
         ('.*', r'(?!tf\.)keras.*|.*-(?!tf\.)keras', _OTHER_PACKAGE)
     ],
+    'tests/unit/updates/test_table_optimizers.py': [('.*', r'(?!.*tf\.).*', _OTHER_PACKAGE)],
     'tests/unit/updates/test_row_rules.py': [('.*', r'.*tf\.keras', _OTHER_PACKAGE)],
 }
 

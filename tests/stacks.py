@@ -89,6 +89,7 @@ NOT_ON_TENSORFLOW_2 = {
         'tests/parallel/test_behaviour.py::test_horovods_own_broadcast_callback',
     ),
     "Keras's optimizers have kernels and sparse updates of their own, by which they move rows": (
+        'tests/parallel/test_behaviour.py::test_a_table_follows_its_own_optimizer',
         'tests/unit/updates/test_fused_kernels.py::',
         'tests/unit/updates/test_row_rules.py::test_a_rule_keeps',
         'tests/unit/updates/test_row_rules.py::test_rows_alone_are_exact',

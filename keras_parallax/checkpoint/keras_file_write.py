@@ -6,6 +6,7 @@ afterwards. So the file is the one that plain Keras writes, and plain Keras load
 
 import contextlib
 import functools
+import json
 import os
 
 import h5py
@@ -23,6 +24,9 @@ from keras_parallax.updates.slots import names_in_keras
 
 #: The groups of the weights and of the optimizer's state in a file of `model.save`.
 WEIGHTS, SLOTS = 'model_weights', 'optimizer_weights'
+
+#: The attribute of a file that says which tables have optimizers of their own.
+OF_TABLES = 'keras_parallax_optimizers_of_tables'
 
 
 def save_model(
@@ -160,6 +164,9 @@ def write_model(model, file, include_optimizer=True):
     tables = _weights_in(model, package, file[WEIGHTS])
     if slots:
         tables.update(_write_slots(package, optimizer, slots, file))
+        of_tables = optimizer._parallax_settings.tables.described()
+        if of_tables:
+            file.attrs[OF_TABLES] = json.dumps(of_tables)
     return tables
 
 

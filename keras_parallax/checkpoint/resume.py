@@ -1,10 +1,16 @@
 """Goes on from a checkpoint, or from a file of plain Keras, with any number of ranks."""
 
 import contextlib
+import json
 import os
 import warnings
 
-from keras_parallax.checkpoint import keras_file_read, random_state, tensorflow_slots
+from keras_parallax.checkpoint import (
+    keras_file_read,
+    keras_file_write,
+    random_state,
+    tensorflow_slots,
+)
 from keras_parallax.checkpoint.fit_record import SavedFit
 from keras_parallax.checkpoint.manifest import is_sharded, read_manifest, saved_under
 from keras_parallax.checkpoint.path_patterns import can_name, changing_part
@@ -261,6 +267,14 @@ def _check_optimizer(model, file, path):
         saved = training['optimizer_config']['class_name']
     else:
         return
+    of_tables = json.loads(file.attrs.get(keras_file_write.OF_TABLES, '{}'))
+    given = model.optimizer._parallax_settings.tables.described()
+    if of_tables != given:
+        raise CheckpointError(
+            '%s was saved with %s for tables, but the model is compiled with %s; give '
+            'kp.load_model or ParallaxOptimizer the same tables and per_table, or load the weights '
+            'alone with model.load_weights.' % (path, _listed(of_tables), _listed(given))
+        )
     own = adapter_of(model.optimizer).name
     if saved.lower() != own.lower():
         raise CheckpointError(
@@ -268,6 +282,11 @@ def _check_optimizer(model, file, path):
             'with %s, or load the weights alone with model.load_weights.'
             % (path, saved, own, saved)
         )
+
+
+def _listed(of_tables):
+    words = ['%s for %s' % (of_tables[name], name or 'all others') for name in sorted(of_tables)]
+    return 'optimizers (%s)' % ', '.join(words) if words else 'no other optimizers'
 
 
 def _set_hyperparameters(optimizer, values):

@@ -75,6 +75,9 @@ def state_of_job(model, epoch, best, written, fit):
 def scalars(optimizer):
     """The optimizer's own variables of one number, by attribute: rates, counters, schedules."""
     attributes = {**vars(optimizer), **keras_optimizers.hyperparameters(optimizer)}
+    settings = getattr(optimizer, '_parallax_settings', None)
+    for name, one in settings.tables.all().items() if settings else ():
+        attributes.update({'tables.%s.%s' % (name, key): of for key, of in vars(one).items()})
     inner = adapter_of(optimizer).inner
     if inner is not None:
         attributes.update({'optimizer.' + name: value for name, value in vars(inner).items()})

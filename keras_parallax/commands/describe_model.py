@@ -24,6 +24,7 @@ from keras_parallax.session import graph_scope
 from keras_parallax.strategy import ParallaxStrategy
 from keras_parallax.tables import loss_analysis
 from keras_parallax.updates import table_updates
+from keras_parallax.updates.table_optimizers import TableOptimizers
 
 _HDF5 = ('.h5', '.hdf5')
 
@@ -84,11 +85,12 @@ def describe(source, optimizer=None, sparse_update=None):
                 return Description(uses, {})
             settings = getattr(chosen, '_parallax_settings', None)
             way = sparse_update or (settings.sparse_update if settings else table_updates.EXACT)
+            of_tables = settings.tables if settings else TableOptimizers()
             return Description(
                 uses,
                 table_updates.updates_of(
                     chosen,
-                    way,
+                    (way, of_tables),
                     {use.name: variable for use, variable in zip(uses, variables)},
                     {use.name for use in uses if use.lookups},
                     records,

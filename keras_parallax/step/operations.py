@@ -62,6 +62,11 @@ class StepOperations:
             loss_analysis.described(loss_analysis.describe(spec.loss, spec.variables, spec.records))
         )
         if slices:
+            if spec.settings.tables.all():
+                raise PlanError(
+                    'tables and per_table go with formulas that take gradients as tensors, but %s '
+                    'takes the rows of gradients as they come.' % spec.adapter.name
+                )
             for table in tables.values():
                 self._way(table)  # It may be refused.
             tables = self._without_shards(tables)
@@ -128,6 +133,9 @@ class StepOperations:
         """
         spec, gradients = self._spec, self._gradients
         ways = {table: self._way(table) for table in tables.values()}
+        self._of_tables = {
+            table.variable: way.optimizer for table, way in ways.items() if way.optimizer
+        }
         reduced, gate = gradients.reduced, tensorflow_api.operation_id(tf.no_op())
         parts = [
             table_updates.with_penalty(
@@ -175,9 +183,11 @@ class StepOperations:
         """The `UpdateWay` of a table."""
         if not table.by_row:
             return table_updates.UpdateWay(None, 'as any dense variable')
-        return table_updates.choose_way(
+        return table_updates.way_of_table(
             self._spec.optimizer,
+            self._spec.settings.tables,
             self._spec.settings.sparse_update,
+            table.name,
             penalized=bool(table.penalties),
             constrained=loss_analysis.reach_of_constraint(table.constraint, len(table.plan.shape)),
         )
@@ -239,7 +249,9 @@ class StepOperations:
     def weights(self):
         """The optimizer's weights in Keras's order."""
         if self._weights is None:
-            self._weights = keras_order(self._spec.optimizer, self.state, self._spec.variables)
+            self._weights = keras_order(
+                self._spec.optimizer, self.state, self._spec.variables, self._of_tables
+            )
         return self._weights
 
     def broadcast(self, root_rank, own):

@@ -184,6 +184,7 @@ def _go_on(step, before):
 def _build(spec):
     request = spec.asked
     plan, scope, rank, gather = spec.plan_for(request), spec.scope, spec.job.rank, spec.job.gather
+    spec.settings.tables.require_tables(plan, request)
     sharded = any(planned.shards for planned in plan.variables)
     present, several = {}, scope is not None and spec.job.size > 1
     if scope:

@@ -101,7 +101,7 @@ def build_updates(optimizer, keras_updates, variables, dense, of_rank, loss, cli
         ParallaxError: the formula of a user's optimizer needs what a worker has for itself alone.
     """
     row_slots = {
-        table: _slots_for_rows(optimizer, table, way.rule, of_rank.prefix)
+        table: _slots_for_rows(way.optimizer or optimizer, table, way.rule, of_rank.prefix)
         for table, way in of_rank.ways.items()
         if way.rule is not None
     }
@@ -114,8 +114,10 @@ def build_updates(optimizer, keras_updates, variables, dense, of_rank, loss, cli
                 slots = [shards[number] for shards in slots]
                 if table.owner_of(table.plan.shards[number]) == of_rank.rank:
                     storage.extend(slots)
-            rule = of_rank.ways[table].rule
-            operations.extend(table_updates.apply_by_row(optimizer, rule, part, slots))
+            way = of_rank.ways[table]
+            operations.extend(
+                table_updates.apply_by_row(way.optimizer or optimizer, way.rule, part, slots)
+            )
     pairs = _pairs(variables, dense, of_rank)
     since = tensorflow_api.operation_id(tf.no_op())
     adapter = adapter_of(optimizer)

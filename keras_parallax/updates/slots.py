@@ -61,7 +61,7 @@ class EqualSlots:
         return tf.group(*[tf.assign(variable, value) for variable in self._variables])
 
 
-def keras_order(optimizer, state, variables):
+def keras_order(optimizer, state, variables, of_tables=()):
     """An optimizer's weights as Keras has them: counters, each variable's first slot, its second.
 
     Those of an optimizer that is not one of Keras 2.2.4's are in the order in which it lists them.
@@ -70,10 +70,20 @@ def keras_order(optimizer, state, variables):
         optimizer: the Keras optimizer.
         state: its `OptimizerState`.
         variables: the variables of the model, in order.
+        of_tables: dict from variables to their optimizers, if they have others. Their slots, of
+            which Keras knows nothing, come last.
 
     Returns:
         A list of variables, and of what Keras's backend takes for variables.
     """
+    if of_tables:
+        ordered = keras_order(optimizer, state, [one for one in variables if one not in of_tables])
+        return ordered + [
+            _weight(one, number, slot, False, (), adapter_of(of_tables[one]).slot_shape)
+            for one in variables
+            if one in of_tables
+            for number, slot in enumerate(state.slots[one])
+        ]
     adapter = adapter_of(optimizer)
     rule, names = adapter.rule, () if adapter.inner else state.names
     if state.order is not None:

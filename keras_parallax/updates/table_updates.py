@@ -1,6 +1,6 @@
 """Applies aggregated gradients: dense ones by Keras itself, rows by a rule or by Keras itself."""
 
-from typing import NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.errors import PlanError
@@ -20,11 +20,13 @@ class UpdateWay(NamedTuple):
         rule: the `RowRule` by which touched rows move; `None` if the optimizer itself moves them.
         words: that in words.
         lazy: whether rows without a gradient rest, although they would not in Keras.
+        optimizer: the optimizer of the rule, if it is not the model's own.
     """
 
     rule: Optional[RowRule]
     words: str
     lazy: bool = False
+    optimizer: Any = None
 
     @property
     def rows_alone(self):
@@ -87,14 +89,47 @@ def choose_way(optimizer, sparse_update, penalized, constrained):
     )
 
 
-def update_of(optimizer, sparse_update, variable, record):
+def way_of_table(optimizer, chosen, sparse_update, name, penalized, constrained):
+    """Chooses how a table is updated, maybe by an optimizer of its own.
+
+    Args:
+        optimizer: the model's optimizer.
+        chosen: the `TableOptimizers`.
+        sparse_update: as `choose_way` takes it.
+        name: the table's name.
+        penalized: as `choose_way` takes it.
+        constrained: as `choose_way` takes it.
+
+    Returns:
+        An `UpdateWay`.
+
+    Raises:
+        PlanError: as `choose_way`, or the table's own optimizer would move all rows.
+    """
+    own = chosen.of(name)
+    way = choose_way(own or optimizer, sparse_update, penalized, constrained)
+    if own is None:
+        return way
+    if way.rule is None:
+        raise PlanError(
+            'The optimizer of the table %s moves touched rows only, but there %s. Give '
+            "sparse_update='lazy', or leave the table to the optimizer of the model."
+            % (name, way.words)
+        )
+    words = '%s, the optimizer of this table' % way.words
+    return way._replace(optimizer=own, words=words)
+
+
+def update_of(optimizer, sparse_update, name, variable, record, chosen):
     """Tells how an optimizer updates a table, for the plan's summary.
 
     Args:
         optimizer: a Keras optimizer.
         sparse_update: `'exact'` or `'lazy'`.
+        name: the table's name.
         variable: the table's variable.
         record: its `WeightRecord`, or `None`.
+        chosen: the `TableOptimizers`.
 
     Returns:
         A `plan.Update`.
@@ -102,15 +137,17 @@ def update_of(optimizer, sparse_update, variable, record):
     Raises:
         PlanError: as `choose_way`.
     """
-    way = choose_way(
+    way = way_of_table(
         optimizer,
+        chosen,
         sparse_update,
+        name,
         penalized=bool(record and record.penalties),
         constrained=loss_analysis.reach_of_constraint(
             getattr(variable, 'constraint', None), len(variable.shape)
         ),
     )
-    adapter = adapter_of(optimizer)
+    adapter = adapter_of(way.optimizer or optimizer)
     return Update(
         way.words,
         whole=way.rule is None and not adapter.takes_rows,
@@ -118,12 +155,12 @@ def update_of(optimizer, sparse_update, variable, record):
     )
 
 
-def updates_of(optimizer, sparse_update, variables, tables, records):
+def updates_of(optimizer, settings, variables, tables, records):
     """Tells how an optimizer updates each variable of a model, for the plan.
 
     Args:
         optimizer: a Keras optimizer.
-        sparse_update: `'exact'` or `'lazy'`.
+        settings: a pair of `'exact'` or `'lazy'`, and the `TableOptimizers`.
         variables: a dict from names to variables.
         tables: the names of those whose rows are moved.
         records: a mapping from variables to their `WeightRecord`s.
@@ -134,9 +171,9 @@ def updates_of(optimizer, sparse_update, variables, tables, records):
     Raises:
         PlanError: as `choose_way`.
     """
-    slots_of = adapter_of(optimizer).slots_of
+    (sparse_update, chosen), slots_of = settings, adapter_of(optimizer).slots_of
     return {
-        name: update_of(optimizer, sparse_update, variable, records.get(variable))
+        name: update_of(optimizer, sparse_update, name, variable, records.get(variable), chosen)
         if name in tables
         else Update(
             'the whole variable, as in Keras',

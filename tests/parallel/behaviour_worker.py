@@ -390,6 +390,14 @@ def lazy(rank):
     return {'end': model.get_weights()}
 
 
+def of_tables(rank):
+    with rank.strategy:
+        own = rank.keras.optimizers.Adagrad(lr=0.2, epsilon=0.01)
+    model = rank.model('sgd', tables=own)
+    rank.train(model, 0, 10)
+    return {'end': model.get_weights()}
+
+
 def waiting(rank):
     """Which tables' rows a step has when it asks for those of each."""
     with rank.strategy:

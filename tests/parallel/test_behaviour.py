@@ -409,16 +409,20 @@ def test_a_sum_moves_a_table_by_the_mean_times_the_number_of_ranks(shown, plain)
     assert_both_end_with(ranks, expected)
 
 
-def lazy_adam(keras, model, batches):
-    """LazyAdam in numpy, with the gradients of TensorFlow: rows of no gradient stand still."""
+def gradients_of(keras, model):
+    """A function from a batch, a list, to the gradients of a model's weights."""
     backend = keras.backend
     targets = backend.placeholder((None, 1))
     loss = backend.mean(backend.square(targets - model.output))
     gradients = backend.gradients(loss, model.trainable_weights)
     # The table's is of rows that may come twice.
     gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
-    compute = backend.function([model.input, targets], gradients)
-    weights = model.get_weights()
+    return backend.function([model.input, targets], gradients)
+
+
+def lazy_adam(keras, model, batches):
+    """LazyAdam in numpy, with the gradients of TensorFlow: rows of no gradient stand still."""
+    compute, weights = gradients_of(keras, model), model.get_weights()
     means = [np.zeros_like(weight) for weight in weights]
     squares = [np.zeros_like(weight) for weight in weights]
     for step, (ids, wanted) in enumerate(batches):
@@ -446,6 +450,20 @@ def test_lazy_adam_moves_the_rows_of_the_joined_batch_only(shown, plain, keras):
     exact = plain('adam')
     cases.train(exact, joined(0, 10))
     assert np.abs(exact.get_weights()[0] - expected[0]).max() > 1e-3
+
+
+@behaviour('of_tables')
+def test_a_table_follows_its_own_optimizer_and_the_rest_that_of_the_model(shown, plain, keras):
+    model = plain('sgd')
+    compute, weights, total = gradients_of(keras, model), model.get_weights(), 0
+    for batch in joined(0, 10):
+        model.set_weights(weights)
+        of_table, *gradients = compute(list(batch))
+        total = total + of_table**2
+        weights[0] -= 0.2 * of_table / (np.sqrt(total) + 0.01)
+        for weight, gradient in zip(weights[1:], gradients):
+            weight -= 0.1 * gradient
+    assert_both_end_with(shown.ranks, weights)
 
 
 @behaviour('waiting')

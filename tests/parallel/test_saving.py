@@ -97,7 +97,7 @@ def layout(path):
     return found, numbers
 
 
-@pytest.mark.parametrize('name', saved.CASES)
+@pytest.mark.parametrize('name', saved.OF_KERAS)
 def test_a_job_writes_the_file_that_plain_keras_writes(jobs, name):
     ours, our_numbers = layout(jobs.path(name + '.h5'))
     plain, plain_numbers = layout(jobs.path(name + '.plain.h5'))

@@ -1,0 +1,113 @@
+"""Optimizers of tables that are others than the model's own."""
+
+from typing import Any, Dict, NamedTuple, Optional
+
+from keras_parallax.compat import keras_api
+from keras_parallax.errors import PlanError
+from keras_parallax.planning.architectures import AUTO
+from keras_parallax.planning.classify import SPARSE
+from keras_parallax.updates.optimizer_adapter import adapter_of
+
+#: They keep numbers of their own, besides slots, that only their own updates write.
+_NOT_BY_ROWS_ALONE = ('Nadam',)
+
+
+class TableOptimizers(NamedTuple):
+    """Which optimizers move the rows of tables in the place of the model's own.
+
+    Attributes:
+        others: the optimizer of all tables that are not named, or `None` for the model's own.
+        named: dict from names of layers, or of variables, to optimizers.
+    """
+
+    others: Optional[Any] = None
+    named: Dict[str, Any] = {}
+
+    def all(self):
+        """A dict from names to all optimizers; that of the others has the name `''`."""
+        return dict(self.named, **({'': self.others} if self.others else {}))
+
+    def of(self, table):
+        """The optimizer of a table of a name, such as `'user/embeddings'`, or `None`."""
+        layer = table.rpartition('/')[0]
+        return self.named.get(table, self.named.get(layer, self.others))
+
+    def require_tables(self, plan, request):
+        """Raises `PlanError` if a name is that of no table, or tables may become dense later.
+
+        Args:
+            plan: the `Plan`.
+            request: the `request.Request`.
+        """
+        if self.all() and request.architecture == AUTO:
+            raise PlanError(
+                "architecture='auto' may have tables updated as dense variables, by the optimizer "
+                'of those; with tables or per_table use another architecture.'
+            )
+        tables = {variable.name for variable in plan.variables if variable.kind == SPARSE}
+        for name in self.named:
+            if any(name in (table, table.rpartition('/')[0]) for table in tables):
+                continue
+            reasons = [
+                '%s is %s' % (variable.name, variable.reason)
+                for variable in plan.variables
+                if name in (variable.name, variable.name.rpartition('/')[0])
+            ]
+            raise PlanError(
+                'per_table has an optimizer for %s, but %s; tables are %s.'
+                % (name, '; '.join(reasons) or 'there is none', ', '.join(sorted(tables)) or 'none')
+            )
+
+    def described(self):
+        """Their classes by name, as plain data, for a file."""
+        return {name: adapter_of(one).name for name, one in self.all().items()}
+
+
+def table_optimizers(optimizer, tables, per_table):
+    """The `TableOptimizers` of arguments of `ParallaxOptimizer`, which count the model's own steps.
+
+    Args:
+        optimizer: the model's own, a Keras optimizer.
+        tables: an optimizer, its name, or `None`.
+        per_table: a dict from names to optimizers or their names, or `None`.
+
+    Raises:
+        PlanError: an optimizer cannot be for a table.
+    """
+    if tables is None and not per_table:
+        return TableOptimizers()
+    package = keras_api.package_of(optimizer)
+    if adapter_of(optimizer).inner is not None:
+        raise PlanError(
+            'tables and per_table go with an optimizer of Keras, but %s is one of TensorFlow.'
+            % adapter_of(optimizer).name
+        )
+
+    def made(given):
+        one = package.module.optimizers.get(given)
+        adapter = adapter_of(one)
+        if adapter.rule is None or adapter.name in _NOT_BY_ROWS_ALONE:
+            raise PlanError(
+                'tables and per_table take optimizers whose formula for single rows is known: '
+                'those of Keras 2.2.4 but for Nadam, and of kp.optimizers; but %s was given.'
+                % adapter.name
+            )
+        if keras_api.package_of(one) != package:
+            raise PlanError(
+                'The optimizers of tables must be of %s, as the one of the model, but %s is not.'
+                % (package.name, adapter.name)
+            )
+        if any(getattr(one, bound, None) is not None for bound in ('clipnorm', 'clipvalue')):
+            raise PlanError(
+                'An optimizer of a table has no clipnorm or clipvalue of its own: the gradients of '
+                'all variables are clipped by %s.' % adapter_of(optimizer).name
+            )
+        return one
+
+    given = dict(per_table or {}, **({'': tables} if tables is not None else {}))
+    made_once = {id(one): made(one) for one in given.values()}
+    for one in made_once.values():
+        # All of them take part in the same steps.
+        one.iterations = optimizer.iterations
+    named = {name: made_once[id(one)] for name, one in given.items()}
+    return TableOptimizers(named.pop('', None), named)
