@@ -112,12 +112,6 @@ class _Drawn:
     def end_epoch(self, epoch, logs):
         rate = self._counted * self._per_sample / (self._seconds or 1.0)
         words = (self._callback.describe or _metrics_in_words)(logs)
-        line = 'epoch %d: %s %s/s, %s' % (
-            epoch + 1,
-            format(rate, ',.0f'),
-            self._callback.unit,
-            words,
-        )
         if self._samples:
             # Batches that were over before, or a last one that was smaller than the first.
             self._bar.n = (epoch + 1) * self._samples * self._per_sample
