@@ -28,6 +28,7 @@ ON_TENSORFLOW_2 = (
     'tests/unit/checkpoint/test_keras_file_',
     'tests/unit/checkpoint/test_manifest.py',
     'tests/unit/checkpoint/test_once.py',
+    'tests/unit/checkpoint/test_other_keras.py',
     'tests/unit/checkpoint/test_path_patterns.py',
     'tests/unit/checkpoint/test_random_state.py',
     'tests/unit/checkpoint/test_sample_inputs.py',

@@ -11,7 +11,7 @@ import os
 import h5py
 import numpy as np
 
-from keras_parallax.checkpoint import keras_file_write
+from keras_parallax.checkpoint import keras_file_write, other_keras
 from keras_parallax.compat import keras_api
 from keras_parallax.errors import CheckpointError, ParallaxError
 from keras_parallax.session.row_fetches import Detours
@@ -187,17 +187,22 @@ def read_optimizer(model, file, mover):
     sources = [mover.source(group[name]) for name in names]
     expected = [tuple(weight.shape.as_list()) for weight in weights]
     given = [tuple(source.shape) for source in sources]
-    if expected != given:
+    found = range(len(given)) if expected == given else None
+    version = _version_of(file)
+    if found is None and other_keras.takes_rows(version) != other_keras.takes_rows(package.version):
+        found = other_keras.places(expected, given)
+    if found is None:
         raise CheckpointError(
             '%s holds the state of another optimizer or model: %s of this model keeps %d weights '
-            'of shapes %s, but %d of shapes %s were saved.'
+            'of shapes %s, but %d of shapes %s were saved, by Keras %s.'
             % (
                 file.filename, type(model.optimizer).__name__,
-                len(expected), expected, len(given), given,
+                len(expected), expected, len(given), given, version,
             )
         )  # fmt: skip
     small = []
-    for weight, source in zip(weights, sources):
+    pairs = [(weight, sources[n]) for weight, n in zip(weights, found) if n is not None]
+    for weight, source in pairs:
         rows = keras_file_write.rows_of(weight, however_small=not isinstance(source, h5py.Dataset))
         if rows is None:
             small.append((weight, np.asarray(source)))
@@ -205,6 +210,12 @@ def read_optimizer(model, file, mover):
             mover(rows, source)
     package.backend.batch_set_value(small)
     return True
+
+
+def _version_of(file):
+    """The version of Keras that has written a file, a string."""
+    version = file.attrs['keras_version']
+    return version.decode('utf-8') if isinstance(version, bytes) else version
 
 
 def opened(filepath):

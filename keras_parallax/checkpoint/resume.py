@@ -8,6 +8,7 @@ import warnings
 from keras_parallax.checkpoint import (
     keras_file_read,
     keras_file_write,
+    other_keras,
     random_state,
     tensorflow_slots,
 )
@@ -291,5 +292,6 @@ def _listed(of_tables):
 
 def _set_hyperparameters(optimizer, values):
     variables = scalars(optimizer)
-    known = [(variables[name], values[name]) for name in sorted(values) if name in variables]
+    values = other_keras.named(values, variables)
+    known = [(variables[name], values[name]) for name in sorted(values)]
     keras_api.package_of(optimizer).backend.batch_set_value(known)

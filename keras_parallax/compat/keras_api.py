@@ -42,6 +42,11 @@ class KerasPackage(NamedTuple):
         """The module that reads and writes the package's HDF5 files."""
         return generation.keras_saving(self.name)
 
+    @property
+    def version(self):
+        """The package's version, a string."""
+        return generation.keras_version(self.name)
+
     def write_model(self, model, file, include_optimizer):
         """Has Keras write a model to an open HDF5 file."""
         generation.keras_writer(self.name)(model, file, include_optimizer=include_optimizer)

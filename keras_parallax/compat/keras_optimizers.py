@@ -125,6 +125,8 @@ def hyperparameters(optimizer):
     if not isinstance(inner, OPTIMIZER_V2):
         return {}
     found = dict(inner._hyper, iterations=inner.iterations)
+    if getattr(inner, '_m_cache', None) is not None:
+        found['m_schedule'] = inner._m_cache  # Nadam's, as Keras 2.2.4 calls it.
     if inner is not optimizer and optimizer.dynamic:
         state = optimizer._loss_scale
         found.update(loss_scale=state.current_loss_scale, loss_scale_steps=state.counter)

@@ -79,6 +79,11 @@ def keras_classes(name):
     }
 
 
+def keras_version(name):
+    """The version of the package, as it writes it to files."""
+    return keras_module(name).__version__
+
+
 def keras_backend(name):
     """The package's `backend`."""
     return keras_module(name).backend

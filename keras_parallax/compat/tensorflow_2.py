@@ -111,6 +111,11 @@ def keras_classes(name):
     }
 
 
+def keras_version(name):
+    """Its version, as it writes it to files."""
+    return importlib.import_module(KERAS_PACKAGES[name]).__version__
+
+
 def keras_backend(name):
     """Its `backend`, with what TensorFlow 2 shows in `tf.compat.v1.keras` alone."""
     return importlib.import_module(KERAS_PACKAGES[name] + '.backend')

@@ -1,0 +1,63 @@
+"""The state of an optimizer in a file that another generation of Keras has written.
+
+Keras 2.2.4 lists weights that its formula has no use for (the last step of SGD without momentum,
+one number for each variable of Adam without `amsgrad`), and for some optimizers not the number of
+steps. Those of Keras 2.4 and later, which take rows, list what they use. What both list means the
+same, slot for slot; rates and the number of steps are among the hyperparameters of a checkpoint.
+"""
+
+#: Numbers that an optimizer has in both, by their names in both.
+_NAMES = {'lr': 'learning_rate', 'learning_rate': 'lr'}
+
+
+def takes_rows(version):
+    """Whether optimizers of a version of Keras, a string, take rows and list what they use."""
+    return tuple(int(number) for number in version.split('.')[:2]) >= (2, 4)
+
+
+def places(expected, given):
+    """Where in a file of the other generation each of an optimizer's weights is.
+
+    Args:
+        expected: the shapes of the optimizer's weights, a list of tuples.
+        given: the shapes of those in the file.
+
+    Returns:
+        A list with the place of each in the file, or `None` if it is not there, which is no loss.
+        `None` if the file is of another optimizer or model.
+
+    Example:
+        ```python
+        >>> places([(), (3, 2), (3, 2)], [(), (3, 2), (3, 2), (1,)])  # Adam of Keras 2.2.4
+        [0, 1, 2]
+        >>> places([(3, 2)], [(), (3, 2)])  # Adagrad of Keras 2.15
+        [1]
+        ```
+    """
+    counters, of_file = _counters(expected), _counters(given)
+    slots, slots_of_file = expected[counters:], given[of_file:]
+    both = min(len(slots), len(slots_of_file))
+    unused = slots[both:] + slots_of_file[both:]
+    if slots[:both] != slots_of_file[:both] or (both and set(unused) - {(1,)}):
+        return None
+    first = [number if number < of_file else None for number in range(counters)]
+    return first + [of_file + number if number < both else None for number in range(len(slots))]
+
+
+def _counters(shapes):
+    """How many weights come before the slots: single numbers, such as that of the steps."""
+    return next((place for place, shape in enumerate(shapes) if shape), len(shapes))
+
+
+def named(values, known):
+    """Values of a checkpoint by the names that an optimizer has for them.
+
+    Args:
+        values: dict from names, of either generation, to numbers.
+        known: the optimizer's own names.
+
+    Returns:
+        A dict, without those that it does not know.
+    """
+    found = {name if name in known else _NAMES.get(name): values[name] for name in values}
+    return {name: found[name] for name in found if name in known}
