@@ -73,7 +73,9 @@ class _Drawn:
     def __init__(self, callback, size):
         self._callback, self._per_sample = callback, callback.per_sample * size
         self._bar = None
-        self._samples = callback.samples or callback.params.get('samples')
+        params = callback.params
+        # Where batches are counted, Keras 2.15 says their number there, too.
+        self._samples = callback.samples or (None if params.get('steps') else params.get('samples'))
 
     def begin_epoch(self, epoch):
         if self._bar is None:
