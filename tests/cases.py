@@ -429,7 +429,12 @@ def bags(keras):
     tags, likes, about = (keras.layers.Input((LENGTH,)) for _ in range(3))
     strengths = keras.layers.Dense(LENGTH, activation='sigmoid', name='strengths')(about)
     other = kp.layers.EmbeddingBag(ROWS, 64, 'sqrtn', keras=package, name='other')
-    rows = [bag(tags), bag([likes, strengths]), other(about)]
+    # Two more of the same ids, which travel together.
+    alike = [
+        kp.layers.EmbeddingBag(ROWS, width, 'sum', keras=package, name='alike_%d' % width)
+        for width in (1, 2)
+    ]
+    rows = [bag(tags), bag([likes, strengths]), other(about)] + [one(about) for one in alike]
     out = keras.layers.Dense(1, name='out')(keras.layers.concatenate(rows))
     return keras.models.Model([tags, likes, about], out)
 

@@ -182,6 +182,14 @@ PATCHES = (
     ),
     Patch(
         ATTRIBUTE,
+        '_parallax_bags',
+        'of a graph: the ids of fields that several EmbeddingBags look up, which so are the same',
+        _TENSORFLOW,
+        'tests/unit/layers/test_embedding_bag.py::'
+        'test_tables_of_one_field_are_looked_up_with_the_same_ids',
+    ),
+    Patch(
+        ATTRIBUTE,
         '_parallax_lock',
         'of a graph: its GraphLock, which lives as long as the graph',
         _TENSORFLOW,

@@ -111,7 +111,10 @@ class EmbeddingBag(LateLayer):
         """
         given = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
         ids, weights = given if len(given) == 2 else (given[0], None)
-        entries = _entries(ids, weights, self.padding_id, self.name)
+        if weights is None:
+            entries = _entries_of_field(ids, self.padding_id, self.name)
+        else:
+            entries = _entries(ids, weights, self.padding_id, self.name)
         summed = _sum_of_laid_out if self.output_dim < WIDE else _sum_of_unique
         output = _divided(summed(self.embeddings, entries), entries, self.combiner)
         output.set_shape([ids.shape.as_list()[0] if ids.shape.ndims else None, self.output_dim])
@@ -163,6 +166,24 @@ class _Entries(NamedTuple):
     bags: tf.Tensor
     weights: Optional[tf.Tensor]
     count: tf.Tensor
+
+
+def _entries_of_field(ids, padding_id, name):
+    """The `_Entries` of ids without weights, made once for all tables that are asked for them.
+
+    Tables that are looked up with the same ids are pulled as one, as long as they are known to be
+    the same (`step/table_groups.py`).
+    """
+    graph = ids.graph
+    if not hasattr(graph, '_parallax_bags'):
+        graph._parallax_bags = {}
+    key = getattr(ids, 'values', ids).name, padding_id
+    if key not in graph._parallax_bags:
+        entries = _entries(ids, None, padding_id, name)
+        if tensorflow_api.is_in_control_flow(entries.ids):
+            return entries  # Nobody else may read them.
+        graph._parallax_bags[key] = entries
+    return graph._parallax_bags[key]
 
 
 def _entries(ids, weights, padding_id, name):

@@ -10,6 +10,7 @@ import reference
 from frameworks import KERAS_PACKAGES, tf
 
 import keras_parallax as kp
+from keras_parallax.compat import graph_queries
 from keras_parallax.layers.embedding_bag import WIDE
 
 ROWS, WIDTH, PADDING = 13, 3, -1
@@ -273,6 +274,24 @@ def test_a_sparse_input_of_keras_is_fed_matrices_of_scipy(package):
     found = model.predict_on_batch(matrix)
     truth = [model.get_weights()[0][bag].sum(0) for bag in BAGS]
     np.testing.assert_allclose(found, truth, rtol=1e-5, atol=1e-7)
+
+
+@every_package
+def test_tables_of_one_field_are_looked_up_with_the_same_ids(package):
+    # So a step pulls and pushes them as one, as it does the wide and the deep part of a model.
+    keras = cases.keras_module(package)
+    keras.backend.clear_session()
+    tags, likes = keras.layers.Input((4,)), keras.layers.Input((4,))
+    bags = [
+        kp.layers.EmbeddingBag(ROWS, width, padding_id=padding, keras=package)
+        for width, padding in ((1, 0), (WIDTH, 0), (WIDTH, None))
+    ]
+    fields = [bag(tags) for bag in bags] + [bags[0](likes)]
+    asked = []
+    for bag, output in zip(bags + bags[:1], fields):
+        reads = graph_queries.reads(bag.embeddings, graph_queries.ancestors([output]))
+        asked += [lookup.inputs[1].name for lookup in reads.lookups]
+    assert asked[0] == asked[1] and len(set(asked)) == 3
 
 
 # --- bad input ---------------------------------------------------------------
