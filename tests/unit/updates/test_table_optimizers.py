@@ -113,6 +113,20 @@ def test_a_model_goes_on_from_a_file_with_all_slots_and_rates(package, tmp_path)
         np.testing.assert_array_equal(weight, of_first)
 
 
+def test_the_rate_of_a_table_is_restored_from_a_checkpoint(tmp_path):
+    package = KERAS_PACKAGES[0]
+    keras, given = cases.keras_module(package), []
+    note = lambda keras: given.append(of_each(keras)) or given[-1]  # noqa: E731
+    _, model = ours(package, note)
+    keras.backend.set_value(given[0]['per_table']['user'].lr, 0.375)
+    path = os.path.join(str(tmp_path), 'model.h5')
+    ids, targets = batches(1)[0]
+    model.fit(ids, targets, verbose=0, callbacks=[kp.callbacks.ModelCheckpoint(path)])
+    strategy, again = ours(package, note)
+    assert strategy.resume(again, path) == 1
+    assert keras.backend.get_value(given[1]['per_table']['user'].lr) == 0.375
+
+
 def test_a_file_of_other_optimizers_of_tables_is_refused(tmp_path):
     package = KERAS_PACKAGES[0]
     _, model = ours(package, of_each)
