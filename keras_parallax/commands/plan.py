@@ -164,7 +164,9 @@ def command(model, as_json, html, optimizer, sparse_update, bandwidth, host_memo
         plan = plan_for(description.uses, bandwidth=bandwidth, **options)
         plan = plan.with_updates(description.updates)
         if html is not None:
-            html.write(plan.to_html(host_memory=host_memory))
+            # Writing opens the file, and one that is there stays if there is no page.
+            page = plan.to_html(host_memory=host_memory)
+            html.write(page)
     except ParallaxError as error:
         raise click.ClickException(str(error)) from error
     if as_json:
