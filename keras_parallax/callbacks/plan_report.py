@@ -88,7 +88,7 @@ class _Pending:
         self._is_made = False
 
     def report_if_measured(self):
-        if not self._is_made and not self._step.measures_density:
+        if not self._step.measures_density:
             self.report()
 
     def report(self):

@@ -123,5 +123,15 @@ def test_what_is_no_prefix_stays(text):
     assert rank_and_text(text) == (None, text)
 
 
-def test_an_empty_line_stays_one():
-    assert Screen().take(b'\n') == b''
+def test_what_is_drawn_over_goes_and_what_a_line_ends_with_stays():
+    screen = Screen()
+    pieces = [b'\r', b'half\r', b'whole\r', b'\n', b'\n', b'next\n', b'rest']
+    assert [screen.take(piece) for piece in pieces] == [
+        None,
+        None,
+        None,
+        b'whole',
+        b'',
+        b'next',
+        b'rest',
+    ]
