@@ -13,7 +13,7 @@ from typing import Dict, List, NamedTuple
 
 import h5py
 
-from keras_parallax import layers
+from keras_parallax import layers, optimizers
 from keras_parallax.checkpoint import keras_file_read
 from keras_parallax.compat import keras_api
 from keras_parallax.compat.tensorflow_api import tf
@@ -160,7 +160,8 @@ def _from_hdf5(path):
 def _optimizer(package, given):
     """A Keras optimizer from its name or from its saved class and config."""
     try:
-        return package.module.optimizers.get(given)
+        with package.module.utils.CustomObjectScope(optimizers.classes_of(package)):
+            return package.module.optimizers.get(given)
     except (ValueError, TypeError) as error:
         raise PlanError('No Keras optimizer could be made of %r: %s' % (given, error)) from error
 

@@ -5,8 +5,9 @@ import os
 import cases
 import former_files
 import pytest
-from frameworks import KERAS_PACKAGES
+from frameworks import KERAS_PACKAGES, TF2
 
+import keras_parallax as kp
 from keras_parallax.commands.describe_model import describe
 from keras_parallax.errors import PlanError
 from keras_parallax.updates import table_updates
@@ -42,6 +43,20 @@ def test_an_optimizer_that_is_named_counts_more_than_the_saved_one(package):
     assert description.updates['table/embeddings'].slots == 1
     lazy = describe(path_of(package), sparse_update=table_updates.LAZY)
     assert not lazy.updates['table/embeddings'].whole
+
+
+@pytest.mark.skipif(TF2, reason='kp.optimizers are for TensorFlow 1.11')
+def test_optimizers_and_layers_of_ours_are_known(tmpdir):
+    package, path = KERAS_PACKAGES[0], str(tmpdir.join('model.h5'))
+    keras = cases.keras_module(package)
+    keras.backend.clear_session()
+    bag = kp.layers.EmbeddingBag(8, 4, input_length=3, keras=package, name='bag')
+    model = keras.models.Sequential([bag, keras.layers.Dense(1)])
+    model.compile(kp.optimizers.LazyAdam(keras=package), 'mse')
+    model.save(path)
+    assert describe(path).updates['bag/embeddings'].slots == 2
+    named = describe(path, optimizer='RowwiseAdagrad')
+    assert named.updates['bag/embeddings'].slots == 1 / 4
 
 
 @PACKAGES
