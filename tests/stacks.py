@@ -19,6 +19,8 @@ ON_TENSORFLOW_2 = (
     'tests/parallel/test_saving.py',
     'tests/parallel/test_saving_by_all.py',
     'tests/parallel/test_gather.py',
+    'tests/parallel/test_barrier.py',
+    'tests/parallel/test_gate.py',
     'tests/parallel/test_skip_thoughts.py',
     'tests/parallel/test_tables.py',
     'tests/parallel/test_training.py',
