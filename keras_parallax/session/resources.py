@@ -136,6 +136,8 @@ class Contents:
             session.run(filled, dict(zip(feeds, content)))
         for holder, path in self.iterators.items():
             iterator = getattr(holder, '_parallax_iterator', holder.outputs[0])
+            # From TensorFlow 2 on an iterator has to have its data set before it takes a state.
+            session.run(_maker_of(iterator))
             if target:
                 # In a graph of its own, for the session's may know other forms of the functions
                 # that the state brings along.
@@ -173,6 +175,12 @@ class Contents:
 
 
 _STATE = 'iterator'
+
+
+def _maker_of(iterator):
+    """The operations that give an iterator its data set; none if it may have one of several."""
+    makers = [reader for reader in iterator.consumers() if reader.type == 'MakeIterator']
+    return makers if len(makers) == 1 else []
 
 
 def _restored(iterator, path):
