@@ -36,6 +36,9 @@ LOSS_SCALE_OPTIMIZER = ()
 #: The class of variables that a layer casts when it reads them; there is none.
 AUTO_CAST = ()
 
+#: Whether an iterator must have its data set before it takes a state.
+ITERATORS_NEED_DATA = False
+
 #: The modules in which Keras and optimizers look up `gradients`, and its name there.
 GRADIENTS = (tf, _gradients_impl, _gradients), 'gradients'
 

@@ -85,6 +85,10 @@ AUTO_CAST = importlib.import_module(
 ).AutoCastVariable
 
 
+#: Whether an iterator must have its data set before it takes a state.
+ITERATORS_NEED_DATA = True
+
+
 #: What an `OptimizerV2` adds up the gradients of `tf.distribute`'s replicas with.
 USUAL_AGGREGATOR = importlib.import_module(
     KERAS_PACKAGES['tf.keras'] + '.optimizers.legacy.optimizer_v2'

@@ -9,7 +9,8 @@ import contextlib
 import os
 import tempfile
 
-from keras_parallax.compat import tensorflow_api
+from keras_parallax.compat import graph_queries, tensorflow_api
+from keras_parallax.compat.stack import generation
 from keras_parallax.compat.tensorflow_api import tf
 
 _VARIABLES = {'Variable', 'VariableV2', 'AutoReloadVariable', 'VarHandleOp'}
@@ -107,7 +108,8 @@ class Contents:
 
     Attributes:
         iterators: dict from the iterators that are copied, operations, to files.
-        lost: a list of those initialized iterators that TensorFlow cannot write down.
+        lost: a list of those initialized iterators that TensorFlow cannot write down, or give
+            their data set anew.
     """
 
     def __init__(self, session):
@@ -136,8 +138,8 @@ class Contents:
             session.run(filled, dict(zip(feeds, content)))
         for holder, path in self.iterators.items():
             iterator = getattr(holder, '_parallax_iterator', holder.outputs[0])
-            # From TensorFlow 2 on an iterator has to have its data set before it takes a state.
-            session.run(_maker_of(iterator))
+            if generation.ITERATORS_NEED_DATA:
+                session.run(_makers_of(iterator))
             if target:
                 # In a graph of its own, for the session's may know other forms of the functions
                 # that the state brings along.
@@ -167,7 +169,12 @@ class Contents:
             saved = tensorflow_api.io_ops.save_v2(path, [_STATE], [''], [state])
         try:
             self._session.run(saved)
-            self.iterators[iterator] = path
+            # A one-shot iterator has its data set of itself.
+            makes_itself = not generation.ITERATORS_NEED_DATA or iterator.type == _ONE_SHOT
+            if makes_itself or _makers_of(iterator.outputs[0]):
+                self.iterators[iterator] = path
+            else:
+                self.lost.append(iterator)
         except tf.errors.OpError as error:
             # What one-shot iterators cannot write down, they begin anew.
             if 'has not been initialized' not in error.message and iterator.type != _ONE_SHOT:
@@ -177,10 +184,14 @@ class Contents:
 _STATE = 'iterator'
 
 
-def _maker_of(iterator):
-    """The operations that give an iterator its data set; none if it may have one of several."""
+def _makers_of(iterator):
+    """The operation that gives an iterator its data set, a list.
+
+    It is empty if it cannot be told what that is: it is one of several, or was fed.
+    """
     makers = [reader for reader in iterator.consumers() if reader.type == 'MakeIterator']
-    return makers if len(makers) == 1 else []
+    is_fed = any(made_of.type == 'Placeholder' for made_of in graph_queries.ancestors(makers))
+    return makers if len(makers) == 1 and not is_fed else []
 
 
 def _restored(iterator, path):

@@ -158,8 +158,8 @@ class Runs:
             raise ParallaxError(
                 'The training step runs %s, which writes to the sharded table %s while the '
                 'optimizer updates it, in no order. Take it out of the updates of the layers, and '
-                'run it between the steps, in a callback of every rank: '
-                'K.get_session().run(operation).' % (operation.name, writes[operation])
+                "run it in Keras's session between the steps, in a callback of every rank."
+                % (operation.name, writes[operation])
             )
 
     def _writes_to_tables(self):
