@@ -57,13 +57,20 @@ class Script(NamedTuple):
     def scope(self):
         return self.strategy or contextlib.ExitStack()
 
-    def dataset(self, seed=1, epochs=None, shuffle=False):
-        """This rank's share of the batches: of each, every so-manieth sample."""
+    def dataset(self, seed=1, epochs=None, shuffle=False, feeds=None):
+        """This rank's share of the batches: of each, every so-manieth sample.
+
+        With `feeds`, a dict, the arrays are to be fed, and are put there.
+        """
         random = np.random.RandomState(seed)
         samples = BATCH * STEPS
         ids = random.randint(0, ROWS, (samples, LENGTH)).astype(np.int32)
         targets = random.uniform(-1, 1, (samples, 1)).astype(np.float32)
-        dataset = tf.data.Dataset.from_tensor_slices((ids, targets)).repeat(epochs)
+        arrays = ids, targets
+        if feeds is not None:
+            arrays = tuple(tf.placeholder(array.dtype, array.shape) for array in arrays)
+            feeds.update(zip(arrays, (ids, targets)))
+        dataset = tf.data.Dataset.from_tensor_slices(arrays).repeat(epochs)
         dataset = dataset.map(lambda ids, targets: (tf.identity(ids), 2 * targets))
         if shuffle:
             dataset = dataset.shuffle(20, seed=5)
@@ -142,13 +149,13 @@ def fit_dataset(script):
     return dict(weights_of(model), **logs)
 
 
-def _iterator_made(script, when, make):
+def _iterator_made(script, when, make, feeds=None):
     """Trains with an iterator of which one batch has been taken before the model was built."""
 
     def opened():
         iterator = make()
         if hasattr(iterator, '_initializer') and iterator._initializer is not None:
-            script.session.run(iterator.initializer)
+            script.session.run(iterator.initializer, feeds)
         script.session.run(iterator.get_next())
         return iterator
 
@@ -169,6 +176,12 @@ def _iterator_made(script, when, make):
 def iterator_before(script):
     make = script.dataset(shuffle=True).make_initializable_iterator
     return _iterator_made(script, 'before', make)
+
+
+def fed_before(script):
+    feeds = {}
+    make = script.dataset(feeds=feeds).make_initializable_iterator
+    return _iterator_made(script, 'before', make, feeds)
 
 
 def iterator_inside(script):
