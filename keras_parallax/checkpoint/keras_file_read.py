@@ -57,14 +57,19 @@ def read_configs(file):
         training; `None` for one that is not there.
     """
     version, model, training = (
-        value.decode('utf-8') if isinstance(value, bytes) else value
-        for value in map(file.attrs.get, ('keras_version', 'model_config', 'training_config'))
+        _attribute(file, name) for name in ('keras_version', 'model_config', 'training_config')
     )
     return (
         package_that_wrote(version or ''),
         model and json.loads(model),
         training and json.loads(training),
     )
+
+
+def _attribute(file, name):
+    """A text that a file has as an attribute, `None` if it has none of that name."""
+    value = file.attrs.get(name)
+    return value.decode('utf-8') if isinstance(value, bytes) else value
 
 
 def package_that_wrote(version):
@@ -188,7 +193,7 @@ def read_optimizer(model, file, mover):
     expected = [tuple(weight.shape.as_list()) for weight in weights]
     given = [tuple(source.shape) for source in sources]
     found = range(len(given)) if expected == given else None
-    version = _version_of(file)
+    version = _attribute(file, 'keras_version') or ''
     if found is None and other_keras.takes_rows(version) != other_keras.takes_rows(package.version):
         found = other_keras.places(expected, given)
     if found is None:
@@ -210,12 +215,6 @@ def read_optimizer(model, file, mover):
             mover(rows, source)
     package.backend.batch_set_value(small)
     return True
-
-
-def _version_of(file):
-    """The version of Keras that has written a file, a string."""
-    version = file.attrs['keras_version']
-    return version.decode('utf-8') if isinstance(version, bytes) else version
 
 
 def opened(filepath):

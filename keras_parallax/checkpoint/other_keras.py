@@ -6,13 +6,15 @@ steps. Those of Keras 2.4 and later, which take rows, list what they use. What b
 same, slot for slot; rates and the number of steps are among the hyperparameters of a checkpoint.
 """
 
+import re
+
 #: Numbers that an optimizer has in both, by their names in both.
 _NAMES = {'lr': 'learning_rate', 'learning_rate': 'lr'}
 
 
 def takes_rows(version):
-    """Whether optimizers of a version of Keras, a string, take rows and list what they use."""
-    return tuple(int(number) for number in version.split('.')[:2]) >= (2, 4)
+    """Whether optimizers of a version of Keras, `''` if it is not known, take rows."""
+    return [int(number) for number in re.findall(r'\d+', version)[:2]] >= [2, 4]
 
 
 def places(expected, given):
