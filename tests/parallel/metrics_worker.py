@@ -35,7 +35,7 @@ def compiled(keras, metrics):
             [
                 keras.layers.Embedding(50, 4, input_length=3, embeddings_initializer=normal),
                 keras.layers.Flatten(),
-                keras.layers.Dense(1, activation='sigmoid'),
+                keras.layers.Dense(1, activation='sigmoid', kernel_initializer=normal),
             ]
         )
         model.compile(keras.optimizers.SGD(lr=0.0), 'binary_crossentropy', metrics=metrics)
