@@ -1,6 +1,7 @@
 """Callbacks with the names and arguments of Horovod's and Keras's, for both Keras packages."""
 
 from keras_parallax.callbacks.broadcast import BroadcastGlobalVariablesCallback
+from keras_parallax.callbacks.graph_export import GraphExport
 from keras_parallax.callbacks.learning_rate import (
     LearningRateScheduleCallback,
     LearningRateWarmupCallback,
@@ -12,6 +13,7 @@ from keras_parallax.callbacks.progress_bar import ProgressBar
 
 __all__ = [
     'BroadcastGlobalVariablesCallback',
+    'GraphExport',
     'LearningRateScheduleCallback',
     'LearningRateWarmupCallback',
     'MetricAverageCallback',

@@ -200,6 +200,13 @@ def checkpoint(rank):
     return {'end': model.get_weights()}
 
 
+def graphs(rank):
+    """Each rank writes its graph, and tells its operations."""
+    rank.fit(rank.model(), 0, 4, [kp.callbacks.GraphExport(rank.folder)])
+    operations = tf.get_default_graph().get_operations()
+    return {'operations': np.array([operation.name for operation in operations])}
+
+
 # --- One rank alone ----------------------------------------------------------------------------
 
 

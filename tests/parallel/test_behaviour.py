@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import reference
 from frameworks import KERAS_PACKAGES, tf
+from google.protobuf import text_format
 
 PACKAGES = KERAS_PACKAGES
 RANKS = 2
@@ -267,6 +268,25 @@ def test_a_checkpoint_of_rank_0_holds_the_weights_of_the_end_of_its_epoch(shown,
         saved.load_weights(os.path.join(shown.folder, '%d.h5' % epoch))
         assert_all_close(saved.get_weights(), model.get_weights())
     assert_both_end_with(ranks, model.get_weights())
+
+
+@behaviour('graphs')
+def test_each_rank_exports_its_own_graph(shown):
+    for number, rank in enumerate(shown.ranks):
+        path, graph = os.path.join(shown.folder, 'rank-%d' % number, 'graph.pbtxt'), tf.GraphDef()
+        with open(path) as file:
+            text_format.Merge(file.read(), graph)
+        # Later there are others, as of a read of the weights.
+        exported = [node.name for node in graph.node]
+        assert exported == list(rank['operations'][: len(exported)])
+        # Each takes the gradients of the shard that it owns from a queue beside it.
+        devices = {
+            node.device
+            for node in graph.node
+            if 'Dequeue' in node.op
+            and tf.float32.as_datatype_enum in node.attr['component_types'].list.type
+        }
+        assert devices == {'/job:worker/task:%d/device:CPU:0' % number}
 
 
 # --- One rank alone ----------------------------------------------------------------------------
