@@ -55,7 +55,11 @@ SAMPLED = {
         )
     ],
     'tests/parallel/test_barrier.py': [('.*', 'tensorflow', 'all three wait by one queue')],
-    'tests/parallel/test_behaviour.py': [('.*', 'keras-.*|keras', _OTHER_PACKAGE)],
+    'tests/parallel/test_behaviour.py': [
+        ('(?!test_tensorboard|test_the_projector).*', 'keras-.*|keras', _OTHER_PACKAGE),
+        # The callback of the other one imports all of `tf.contrib`, which takes six seconds.
+        ('test_(tensorboard|the_projector).*', r'tf\.keras-.*', _OTHER_PACKAGE),
+    ],
     'tests/parallel/test_compiling.py': [
         ('.*', 'keras.*', _OTHER_PACKAGE),
         (
@@ -148,6 +152,7 @@ SAMPLED = {
             'each kind is tried, with kp.data or without',
         ),
     ],
+    'tests/unit/callbacks/test_tensor_board.py': [('.*', r'(?!keras).*', _OTHER_PACKAGE)],
     'tests/unit/checkpoint/test_increments.py': [
         (
             'test_(a_model_that_is_compiled|where_no_link).*',

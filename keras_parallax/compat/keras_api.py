@@ -76,6 +76,11 @@ class KerasPackage(NamedTuple):
         return generation.keras_classes(self.name)
 
     @property
+    def tensor_board(self):
+        """The class of its callback for TensorBoard that knows graphs."""
+        return generation.tensor_board(self.name)
+
+    @property
     def may_overwrite(self):
         """Function that asks at the terminal whether to overwrite a path."""
         inside = generation.KERAS_PACKAGES[self.name]

@@ -82,6 +82,11 @@ def keras_classes(name):
     }
 
 
+def tensor_board(name):
+    """The class of the package's callback for TensorBoard."""
+    return keras_module(name).callbacks.TensorBoard
+
+
 def keras_version(name):
     """The version of the package, as it writes it to files."""
     return keras_module(name).__version__

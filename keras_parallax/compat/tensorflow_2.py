@@ -115,6 +115,11 @@ def keras_classes(name):
     }
 
 
+def tensor_board(name):
+    """The class of its callback for TensorBoard that is for graphs, beside the eager one."""
+    return importlib.import_module(KERAS_PACKAGES[name] + '.callbacks_v1').TensorBoard
+
+
 def keras_version(name):
     """Its version, as it writes it to files."""
     return importlib.import_module(KERAS_PACKAGES[name]).__version__

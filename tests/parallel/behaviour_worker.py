@@ -28,6 +28,8 @@ from keras_parallax.step import train_step  # noqa: E402
 from keras_parallax.tables import initial_values  # noqa: E402
 
 RANKS = 2
+#: Of the table in TensorBoard.
+SAMPLED_ROWS = 7
 
 
 class Rank(NamedTuple):
@@ -205,6 +207,23 @@ def graphs(rank):
     rank.fit(rank.model(), 0, 4, [kp.callbacks.GraphExport(rank.folder)])
     operations = tf.get_default_graph().get_operations()
     return {'operations': np.array([operation.name for operation in operations])}
+
+
+def tensor_board(rank):
+    """Both ranks have the callback, with folders of their own."""
+    board = kp.callbacks.TensorBoard(
+        os.path.join(rank.folder, 'rank-%d' % rank.number),
+        histogram_freq=1,
+        write_grads=True,
+        write_images=True,
+        embeddings_freq=2,
+        sampled_rows=SAMPLED_ROWS,
+    )
+    model = rank.model()
+    # The same on both ranks, and one batch here and in one process.
+    held_out = cases.batches(cases.CASES['adagrad'], RANKS, 20, 21, 0)[0]
+    rank.fit(model, 0, 4, [board], epochs=3, validation_data=held_out)
+    return {'end': model.get_weights()}
 
 
 # --- One rank alone ----------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """What users do with a model in a job of two, and what they must then see on both ranks."""
 
+import glob
 import os
 from typing import List, NamedTuple
 
@@ -11,8 +12,12 @@ import reference
 from frameworks import KERAS_PACKAGES, tf
 from google.protobuf import text_format
 
+from keras_parallax.compat import keras_api
+
 PACKAGES = KERAS_PACKAGES
 RANKS = 2
+#: As in the worker.
+SAMPLED_ROWS = 7
 TOLERANCE = 1e-5
 
 
@@ -287,6 +292,59 @@ def test_each_rank_exports_its_own_graph(shown):
             and tf.float32.as_datatype_enum in node.attr['component_types'].list.type
         }
         assert devices == {'/job:worker/task:%d/device:CPU:0' % number}
+
+
+def events_in(folder):
+    """What a file of events in a folder shows: from tags and steps to numbers."""
+    (path,) = glob.glob(os.path.join(folder, 'events.out.*'))
+    shown = {}
+    for event in tf.train.summary_iterator(path):
+        for value in event.summary.value:
+            if value.HasField('histo'):
+                of = value.histo
+                numbers = of.num, of.min, of.max, of.sum, of.sum_squares
+            elif value.HasField('image'):
+                numbers = value.image.height, value.image.width
+            else:
+                numbers = (value.simple_value,)
+            shown[value.tag, event.step] = np.array(numbers)
+    return shown
+
+
+@behaviour('tensor_board')
+def test_tensorboard_on_rank_0_has_what_keras_writes_and_a_sample_of_the_table(
+    shown, plain, keras, tmpdir
+):
+    assert os.listdir(shown.folder).count('rank-1') == 0
+    folder = os.path.join(shown.folder, 'rank-0')
+    model = plain()
+    board = keras_api.package_of(model).tensor_board(
+        str(tmpdir), histogram_freq=1, write_grads=True, write_images=True
+    )
+    held_out = tuple(own_data(0, 20, 21))
+    fit(model, 0, 4, epochs=3, callbacks=[board], validation_data=held_out)
+    ours, theirs = events_in(folder), events_in(str(tmpdir))
+    assert set(ours) == set(theirs)
+    for tag, step in ours:
+        found, expected = ours[tag, step], theirs[tag, step]
+        if tag == 'table/embeddings_0':
+            assert found[0] == SAMPLED_ROWS * cases.WIDTH
+            assert expected[1] <= found[1] < found[2] <= expected[2]
+        elif tag.startswith('table/embeddings_0/image'):
+            # The longer side is laid across.
+            assert sorted(found) == sorted([SAMPLED_ROWS, cases.WIDTH])
+        elif not tag.startswith('batch_'):  # Those of rank 0.
+            assert_all_close([found], [expected])
+    assert_both_end_with(shown.ranks, model.get_weights())
+
+
+@behaviour('tensor_board')
+def test_the_projector_has_rows_of_the_table_with_their_numbers(shown):
+    folder = os.path.join(shown.folder, 'rank-0')
+    rows = np.loadtxt(os.path.join(folder, 'embedding-0.tsv'))
+    numbers = np.loadtxt(os.path.join(folder, 'embedding-0-labels.tsv'), dtype=int)
+    assert len(set(numbers)) == SAMPLED_ROWS
+    assert_all_close([rows], [shown.ranks[0]['end'][0][numbers]])
 
 
 # --- One rank alone ----------------------------------------------------------------------------
