@@ -16,6 +16,7 @@ from keras_parallax.callbacks.fit_progress import FitProgress, take_saved_fit
 from keras_parallax.callbacks.joint_calls import call_of, is_broadcast, is_metric_average
 from keras_parallax.callbacks.model_checkpoint import ModelCheckpoint
 from keras_parallax.callbacks.progress_bar import ProgressBar
+from keras_parallax.callbacks.step_metrics import StepMetrics
 from keras_parallax.compat import keras_api
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.data import positions
@@ -140,6 +141,11 @@ def _averaging_first(original):
 
     def init(callback_list, callbacks=None, *arguments, **named):
         callbacks = list(callbacks or [])
+        for callback in [one for one in callbacks if isinstance(one, StepMetrics)]:
+            # Before whatever shows or writes logs.
+            callbacks.remove(callback)
+            callbacks.insert(1, callback)
+            callback.bars = [bar for bar in callbacks if name_of(bar) == 'ProgbarLogger']
         for callback in filter(_is_before, list(callbacks)):
             callbacks.remove(callback)
             callbacks.insert(1, callback)  # The first one makes the logs.

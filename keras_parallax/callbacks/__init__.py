@@ -10,6 +10,7 @@ from keras_parallax.callbacks.metric_average import MetricAverageCallback
 from keras_parallax.callbacks.model_checkpoint import ModelCheckpoint
 from keras_parallax.callbacks.plan_report import PlanReport
 from keras_parallax.callbacks.progress_bar import ProgressBar
+from keras_parallax.callbacks.step_metrics import StepMetrics
 from keras_parallax.callbacks.tensor_board import TensorBoard
 
 __all__ = [
@@ -21,5 +22,6 @@ __all__ = [
     'ModelCheckpoint',
     'PlanReport',
     'ProgressBar',
+    'StepMetrics',
     'TensorBoard',
 ]

@@ -118,6 +118,18 @@ def predict(plan, cluster, fp16=costs.NOTHING_HALVED):
     return Prediction(variables, totals, server_loads(plan, cluster), unknown, messages)
 
 
+def dense_traffic(plan, cluster, fp16=costs.NOTHING_HALVED):
+    """What a host of workers sends and receives for its dense variables: the mean `Traffic`."""
+    machines = cluster.hosts + (plan.servers if cluster.dedicated_servers else 0)
+    works = np.arange(machines) < cluster.hosts
+    total = costs.Traffic()
+    for variable in plan.variables:
+        if variable.kind != SPARSE:
+            traffic = _exchanges(variable, plan.servers, cluster, fp16, works)[PLAN]
+            total += costs.Traffic(*[float(way[works].mean()) for way in traffic])
+    return total
+
+
 def server_loads(plan, cluster):
     """What each server of a plan carries, as a list of `ServerLoad`s."""
     size, traffic = np.zeros(plan.servers), np.zeros(plan.servers)

@@ -132,8 +132,9 @@ class ParallaxSession(session_hooks.HookedSession):
         if waiting != targets:
             call = call.with_targets(self.graph, waiting)
         noting = scope.written_rows.of_run(call.operation_names)
-        if noting.targets:
-            call = call.with_targets(self.graph, call.target_names + noting.targets)
+        further = noting.targets + _beside(steps)
+        if further:
+            call = call.with_targets(self.graph, call.target_names + further)
         if not steps:
             with noting.noted(), scope.sessions.in_use() as session:
                 return session.run_here(call)
@@ -217,6 +218,7 @@ class _Made(NamedTuple):
         runs: names of what is fetched and run, if that is no training step.
         noting: the `written_rows.Noting` of a run.
         noting_version: the `WrittenRows.version` that it is of.
+        beside: names of what is run beside the `TrainStep`s.
     """
 
     session: ParallaxSession
@@ -226,6 +228,7 @@ class _Made(NamedTuple):
     runs: List[str]
     noting: Any
     noting_version: int
+    beside: List[str]
 
 
 class _Function:
@@ -254,23 +257,28 @@ class _Function:
         runs = [] if steps else list(options.fetch) + list(options.target)
         names = [name.split(':')[0] for name in list(options.target) + list(options.fetch)]
         noting, version = scope.written_rows.of_run(names), scope.written_rows.version
-        options.target.extend(noting.targets)
+        beside = _beside(steps)
+        options.target.extend(noting.targets + beside)
         self._asked.before_run()
         # Some tensors come through the host's leader in a training step, and in nothing else: so
         # the graph stays as it is, and the step runs with other edges in their place.
         options = session_hooks.connected_options(options, _connections(steps))
         function = session_hooks.make_callable(scope.session, options)
-        return _Made(scope.session, function, options, steps, runs, noting, version)
+        return _Made(scope.session, function, options, steps, runs, noting, version, beside)
 
     def __call__(self, *args, run_metadata=None):
         scope = self._scope
         with contextlib.ExitStack() as use:
             with scope.lock.held():
                 scope.sessions.see_new_operations()
-                is_of_now = self._made.noting_version == scope.written_rows.version
-                if self._made.session is not scope.session or not is_of_now:
-                    self._made = self._make()
                 made = self._made
+                is_of_now = (
+                    made.session is scope.session
+                    and made.noting_version == scope.written_rows.version
+                    and made.beside == _beside(made.steps)
+                )
+                if not is_of_now:
+                    made = self._made = self._make()
                 use.enter_context(scope.sessions.in_use())
             if run_metadata is not None and scope.sessions.target:
                 if not _connections(made.steps):
@@ -297,6 +305,11 @@ class _Function:
         targets = [graph.get_operation_by_name(name) for name in options.target]
         fetched = session.run(fetches + targets, feeds, options.run_options, run_metadata)
         return fetched[: len(fetches)]
+
+
+def _beside(steps):
+    """Names of the operations that only look at `TrainStep`s while they run."""
+    return [name for step in steps for name in step.beside]
 
 
 def _connections(steps):

@@ -53,7 +53,7 @@ def push_rows(table, gradients, split, exchange):
             arrived = restore(tf.identity(values))
             rows = RowGradients(as_indices(rows), arrived)
         parts.append(PartGradient(table.owned_shard(number), rows))
-    return Pushed([], parts, [])
+    return Pushed([], parts, [], [rows for rows, _ in items])
 
 
 def push_whole(table, gradient, exchange, computed):

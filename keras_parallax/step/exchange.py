@@ -1,6 +1,6 @@
 """Exchange of sparse gradients: deduplicate, send each row to its owner, sum, average."""
 
-from typing import Any, List, NamedTuple, Optional
+from typing import Any, List, NamedTuple, Optional, Sequence
 
 from keras_parallax.compat import graph_queries, horovod_api
 from keras_parallax.compat.horovod_api import horovod_ops
@@ -128,11 +128,14 @@ class Pushed(NamedTuple):
         operations: the operations that push.
         parts: a list of `PartGradient`s, one for each shard that this rank owns.
         queues: the queues of those shards, which hold what has been pushed.
+        rows: the numbers of the rows that this rank sends to each shard, tensors `[n_k]`; empty if
+            it sends none, or everything.
     """
 
     operations: List[tf.Operation]
     parts: List[PartGradient]
     queues: List[tf.FIFOQueue]
+    rows: Sequence[tf.Tensor] = ()
 
 
 def allgather(table, gradients, exchange):
@@ -195,7 +198,8 @@ def push_rows(table, gradients, split, exchange, after):
             values.set_shape([None] + table.row_shape)
             summed = sum_by_row([(as_indices(rows), values)])
             parts.append(PartGradient(part, exchange.reduced(summed)))
-    return Pushed(handed + operations, parts, sum(owned.values(), []))
+    sent = [rows for rows, _ in items] if exchange.rank in exchange.pushers else ()
+    return Pushed(handed + operations, parts, sum(owned.values(), []), sent)
 
 
 def push_whole(table, gradient, exchange, after):

@@ -1,6 +1,7 @@
 """The gradients of a training step, and their exchange between the ranks."""
 
 import functools
+from typing import Any, List, NamedTuple, Sequence
 
 from keras_parallax.compat import loss_scaling
 from keras_parallax.compat.tensorflow_api import tf
@@ -31,6 +32,24 @@ from keras_parallax.step.table_groups import (
 from keras_parallax.tables import loss_analysis, sharding
 
 
+class Travel(NamedTuple):
+    """What travels of a table, or of a group of tables, in a step of this rank.
+
+    Attributes:
+        table: the `Exchanged`.
+        arrived: the rows that this rank has pulled, a list of tensors; empty if it has them all.
+        pulled: for each pull of this rank's from the servers the numbers of rows, a tensor `[n_k]`
+            for each shard.
+        pushed: numbers of the rows whose gradients this rank sends, the same; a single tensor of a
+            table without shards.
+    """
+
+    table: Any
+    arrived: List[tf.Tensor]
+    pulled: List[List[tf.Tensor]]
+    pushed: Sequence[tf.Tensor]
+
+
 class StepGradients:
     """Computes the gradients of one step and exchanges them.
 
@@ -54,6 +73,8 @@ class StepGradients:
         connections: the `pull.Connection`s of sparse tables.
         touched: dict from names of tables to numbers of different rows in this rank's batch.
         computed: an operation that has run when this rank has all its gradients.
+        travels: a `Travel` of each table, or group of tables, whose rows travel.
+        sums: what has come of the sums over the ranks of dense gradients, a list of tensors.
         totals: sums over the ranks that every rank must have computed by the end of the step.
         finite: a scalar that is not finite if a gradient of any rank is not, or `None` if that does
             not matter.
@@ -68,6 +89,7 @@ class StepGradients:
         self._sharded = any(table.shards for table in self._tables)
         self.parts, self.pushes, self.queues, self.connections = [], [], [], []
         self.touched, self.totals, self._squares = {}, [], None
+        self.travels: List[Travel] = []
         gradients, of_outputs, of_rows = self._compute(dense)
         self.finite = None
         if loss_scale is not None and loss_scale.is_dynamic:
@@ -100,6 +122,7 @@ class StepGradients:
             self._average(gradient, loss_analysis.name_of(variable))
             for gradient, variable in zip(gradients, dense)
         ]
+        self.sums = list(map(_values, reduced))
         with tf.control_dependencies([loss] + gradients + list(of_outputs.values())):
             computed = self.computed = tf.no_op()
         for pushed in self._exchange_all(of_outputs, computed):
@@ -250,7 +273,7 @@ class StepGradients:
         pulls.update(of_groups)
         shared = {table for table in pulls if are_pulled_at_once(pulls[table], of_all)}
         with self._on_worker():
-            connected = connected_pulls(pulls, first, shared, self._exchange)
+            connected, self._asked = connected_pulls(pulls, first, shared, self._exchange)
         for table, of_step in connected.items():
             for pull, own in zip(pulls[table], of_step):
                 self.connections += table.connections(pull, own.rows)
@@ -288,7 +311,10 @@ class StepGradients:
             for ids, output in sharding.lookups_in(table, self._members)
             if output in gradients
         ]
-        return Pushed([], allgather(table, sum_by_row(of_lookups), self._exchange), [])
+        own = sum_by_row(of_lookups)
+        self.touched.update(table.touched(None, own.rows))
+        self.travels.append(Travel(table, [], [], [own.rows]))
+        return Pushed([], allgather(table, own, self._exchange), [])
 
     def _push(self, table, pulls, gradients):
         """Sums the gradients of an `Exchanged` with shards; returns `Pushed`, by table."""
@@ -306,6 +332,8 @@ class StepGradients:
             pushed = push_rows(table, of_rank, split, self._exchange, after)
         else:
             pushed = asynchronous.push_rows(table, of_rank, split, self._exchange)
+        asked = [split.rows for split in self._asked[table]]
+        self.travels.append(Travel(table, [pull.rows for pull in pulls], asked, pushed.rows))
         parts = [of_table for part in pushed.parts for of_table in table.of_tables(part)]
         return pushed._replace(parts=parts)
 
@@ -369,6 +397,10 @@ def _bounded(gradient, bound):
         values = tf.clip_by_value(gradient.values, -bound, bound)
         return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
     return tf.clip_by_value(gradient, -bound, bound)
+
+
+def _values(gradient):
+    return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
 
 
 def _copy(tensor):

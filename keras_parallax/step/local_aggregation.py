@@ -56,19 +56,21 @@ class HostGroup:
 
         The name is the pull's, the same on every rank; `ids` are those that this worker wants,
         `[n]`. Rows come to the host in the form of the compression. Returns them, `[n] +
-        row_shape`.
+        row_shape`, and on the leader the `SplitIds` of all rows of the host, elsewhere `None`.
         """
         asked = self._queues(name + '/ids', [ids.dtype])
         answered = self._queues(name + '/rows', [table.dtype], awaited=True)
+        split = None
         with self._at_leader():
             if self.leads:
                 others = [tf.reshape(queue.dequeue(), [-1]) for queue in asked.values()]
-                rows, *of_others = pull(table, [ids] + others, compression).outputs
+                pulled = pull(table, [ids] + others, compression)
+                split, (rows, *of_others) = pulled.split, pulled.outputs
                 after = [queue.enqueue([part]) for queue, part in zip(answered.values(), of_others)]
             else:
                 with tf.control_dependencies([asked[self._rank].enqueue([ids])]):
                     rows, after = answered[self._rank].dequeue(), []
-        return self._after(rows, after, [None] + table.row_shape)
+        return self._after(rows, after, [None] + table.row_shape), split
 
     def pull_whole(self, table):
         """Has a training step pull a dense variable on servers once for the whole host."""

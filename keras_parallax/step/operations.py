@@ -31,6 +31,8 @@ class StepOperations:
         tables: dict from variables to `Table`s, which have the shards of the plan.
 
     Attributes:
+        prefix: starts the names of its collectives and queues, the same on every rank.
+        gradients: the `StepGradients`.
         operations: what a step runs, a list.
         connections: the `pull.Connection`s that hold in it.
         computed: an operation that has run when this rank has all gradients of the step.
@@ -42,7 +44,7 @@ class StepOperations:
 
     def __init__(self, spec, request, tables):
         self._spec, self._collectives, self._weights = spec, {}, None
-        self._prefix = '%s.%d' % (spec.settings.name, next(_numbers))
+        self.prefix = '%s.%d' % (spec.settings.name, next(_numbers))
         sharded = any(table.shards for table in tables.values())
         self._exchange = exchange.Exchange(
             spec.job.rank,
@@ -50,7 +52,7 @@ class StepOperations:
             spec.settings.sparse_reduction,
             spec.settings.compression,
             spec.settings.pull_compression,
-            self._prefix,
+            self.prefix,
             self._make_host() if sharded and request.local_aggregation else None,
         )
         members = loss_analysis.members_of(spec.loss, spec.records)
@@ -77,7 +79,7 @@ class StepOperations:
         self._bounds = spec.adapter.bounds
         if self._bounds is not None and self._bounds.clips:
             _require_no_penalties(tables.values(), spec.adapter.name)
-        self._gradients = StepGradients(
+        self.gradients = StepGradients(
             spec.loss,
             dense,
             tables.values(),
@@ -90,17 +92,17 @@ class StepOperations:
         )
         applied, self.operations = self._update(tables, dense, slices)
         self._synced, self.state, self.storage = applied.synced, applied.state, applied.storage
-        self.connections, self.computed = self._gradients.connections, self._gradients.computed
+        self.connections, self.computed = self.gradients.connections, self.gradients.computed
         self.meter, self.interruptions, self._first_tokens = None, [], None
         if sharded:
             self.meter = meter_of(
-                tables.values(), request.density or {}, self._gradients.touched, spec.job.rank
+                tables.values(), request.density or {}, self.gradients.touched, spec.job.rank
             )
             if self.meter is not None:
                 self.operations.append(self.meter.operation)
             end, self._first_tokens = self._end(tables.values())
             self.operations.extend(end.operations)
-            self.interruptions.append(queues.closing(self._gradients.queues + end.own_queues))
+            self.interruptions.append(queues.closing(self.gradients.queues + end.own_queues))
             if self._exchange.host:
                 self.connections = self.connections + self._exchange.host.connections
                 self.interruptions.extend(self._exchange.host.interruptions())
@@ -112,7 +114,7 @@ class StepOperations:
         ranks = self._spec.job.hosts
         if not hosts.aggregation_helps(ranks):
             return None
-        return local_aggregation.HostGroup(ranks, self._spec.job.rank, self._prefix)
+        return local_aggregation.HostGroup(ranks, self._spec.job.rank, self.prefix)
 
     def _without_shards(self, tables):
         """Refuses shards for a formula that takes gradients as they come; returns no tables."""
@@ -131,7 +133,7 @@ class StepOperations:
 
         Returns the `Applied`, and a list of operations that push gradients and apply them.
         """
-        spec, gradients = self._spec, self._gradients
+        spec, gradients = self._spec, self.gradients
         ways = {table: self._way(table) for table in tables.values()}
         self._of_tables = {
             table.variable: way.optimizer for table, way in ways.items() if way.optimizer
@@ -169,7 +171,7 @@ class StepOperations:
             spec.keras_updates,
             spec.variables,
             dict(zip(dense, reduced)),
-            apply.TablesOfRank(tables, ways, parts, self._prefix, rank, size, spec.timing.sync),
+            apply.TablesOfRank(tables, ways, parts, self.prefix, rank, size, spec.timing.sync),
             spec.loss,
             clip,
             gradients.finite,
@@ -199,7 +201,7 @@ class StepOperations:
             parts,
             optimizer,
             self._spec.package.clip_together,
-            self._gradients.sum_over_owners,
+            self.gradients.sum_over_owners,
         )
         return dict(zip(dense, reduced)), parts
 
@@ -217,13 +219,13 @@ class StepOperations:
         """The `End` of a step with servers, and what to run before the first one, or `None`."""
         timing, job = self._spec.timing, self._spec.job
         if timing.sync:
-            pushes, replicas = self._gradients.pushes, self._synced.values()
+            pushes, replicas = self.gradients.pushes, self._synced.values()
             end = end_of_step(tables, self.operations, pushes, replicas, self._exchange)
-            totals = stored(self._gradients.totals, job.rank)
+            totals = stored(self.gradients.totals, job.rank)
             return end._replace(operations=end.operations + totals), None
         if timing.max_staleness is None:
             return End([], [], []), None
-        bound = asynchronous.StalenessBound(timing.max_staleness, job.rank, job.size, self._prefix)
+        bound = asynchronous.StalenessBound(timing.max_staleness, job.rank, job.size, self.prefix)
         first_tokens = bound.start()
         return End(bound.end_step(self.operations), bound.queues, []), first_tokens
 
@@ -263,13 +265,13 @@ class StepOperations:
             if variable not in own and not isinstance(variable, ShardedVariable)
         }
         gather, key = self._spec.job.gather, ('broadcast', root_rank, frozenset(variables))
-        build = functools.partial(collectives.broadcast, variables, root_rank, gather, self._prefix)
+        build = functools.partial(collectives.broadcast, variables, root_rank, gather, self.prefix)
         return self._collective(key, build)
 
     def average(self, variables):
         """What gives variables their mean over the ranks, as `TrainStep.average` says."""
         size, key = self._spec.job.size, ('average', frozenset(variables))
-        build = functools.partial(collectives.average, variables, size, self._prefix)
+        build = functools.partial(collectives.average, variables, size, self.prefix)
         return self._collective(key, build)
 
     def _collective(self, key, build):

@@ -7,6 +7,7 @@ from keras_parallax.errors import ParallaxError
 from keras_parallax.session.graph_lock import lock_of
 from keras_parallax.step import resharding
 from keras_parallax.step.agreement import check_agreement, model_report
+from keras_parallax.step.meter import StepMeter
 from keras_parallax.step.operations import StepOperations
 from keras_parallax.tables import initial_values, sharding
 
@@ -32,6 +33,7 @@ class TrainStep:
         whole_step: the operation that Keras runs, whatever the step is made of later.
         density: dict from names of tables to the densities that were measured.
         after_runs: functions of the seconds that a run has taken, and of whether `density` is new.
+        meter: the `StepMeter` while the step is measured, else `None`.
         epochs: number of epochs that `fit` has trained.
         saved_fit: what a checkpoint says of the `fit` that it was saved in, until one goes on.
         name_scope: the name scope in which Keras builds the step: its own slots have their names
@@ -49,7 +51,7 @@ class TrainStep:
         self.waits = self.lockstep or spec.timing.max_staleness is not None
         self.acts_in_fit = spec.scope is not None and self.size > 1 and self.waits
         self.whole_step = tf.group(*operations.operations)
-        self.density, self.after_runs = {}, []
+        self.density, self.after_runs, self.meter = {}, [], None
         self.epochs, self.saved_fit = 0, None
         self.name_scope = spec.loss.graph.get_name_scope()
         self.backend = spec.package.backend
@@ -74,9 +76,28 @@ class TrainStep:
             plan = self.spec.plan_for(request)
             self.tables, self.operations = resharding.reshard(self, request, plan)
             self.request, self._plan = request, plan
+            if self.meter is not None:
+                self.measure()
+
+    def measure(self):
+        """Has the runs of the step measured from now on, by a new `meter`."""
+        graph = self.spec.loss.graph
+        with lock_of(graph).held(), graph.as_default():
+            self.meter = StepMeter(self)
+
+    def stop_measuring(self):
+        """Has the runs of the step measured no more."""
+        self.meter = None
+
+    @property
+    def beside(self):
+        """Names of operations to run with each step, which are no part of it."""
+        return [] if self.meter is None else [self.meter.operation.name]
 
     def after_run(self, seconds):
         """Called after each run of the step, which took some seconds."""
+        if self.meter is not None:
+            self.meter.note_run(seconds)
         with self.call('what follows from the first training batches'):
             meter = self.operations.meter
             measured = meter is not None and meter.after_step()
@@ -204,7 +225,6 @@ def _build(spec):
     step = TrainStep(spec, request, plan, tables, operations)
     if scope:
         scope.runs.note_gate(step.whole_step, step)
-    if several or sharded:
         scope.runs.note_train_step(step.whole_step, step)
     if sharded:
         spec.job.process_end.interrupt_on_failure(step)

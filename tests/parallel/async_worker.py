@@ -60,7 +60,8 @@ def build(keras, package, model, optimizer, loss, **strategy):
 def every_push_counts(keras, package, rank, size, steps, **strategy):
     """Start and end weights of `linear` under SGD, and how often each row was looked up.
 
-    Then the density that this rank has measured, and that of its own first ten batches.
+    Then the density that this rank has measured, and that of its own first ten batches. Then what
+    it knows of how far the ranks are.
     """
     optimizer = functools.partial(keras.optimizers.SGD, lr=0.1)
     made, model = build(keras, package, linear, optimizer, cases.pass_through, **strategy)
@@ -75,7 +76,22 @@ def every_push_counts(keras, package, rank, size, steps, **strategy):
     # Nobody may read before all have written.
     total = np.sum(job.start().gather(counts.tolist()), 0)
     densities = made.plan(model).variables[0].alpha, np.mean(touched[:10])
-    return [np.ravel(before), np.ravel(model.get_weights()), np.tile(total, 2)], densities
+    weights = [np.ravel(before), np.ravel(model.get_weights()), np.tile(total, 2)]
+    return weights, densities, progress(model, steps)
+
+
+def progress(model, steps):
+    """What a rank knows of the steps and samples of all, when nobody has told and when all have."""
+    step = model.optimizer._parallax_step
+    step.measure()
+    meter, alone = step.meter, []
+    for rank in range(step.size):
+        if step.rank == rank:
+            alone = len(meter.progress(steps, 4 * steps))
+        job.start().gather(None)
+    known = meter.progress(steps, 4 * steps)
+    step.stop_measuring()
+    return [[alone, step.size]] + [list(known[rank]) for rank in range(step.size)]
 
 
 def converges(keras, package, rank, size, optimizer, **strategy):
@@ -104,9 +120,10 @@ def main(package, folder):
         # variable, so nothing of it is synchronous.
         steps = STEPS + (5 * made.rank if 'max_staleness' not in strategy else 0)
         began = [lockstep_began()]
-        counts, densities = every_push_counts(*given, steps, **strategy)
+        counts, densities, known = every_push_counts(*given, steps, **strategy)
         began.append(lockstep_began())
         found.update({'counts_' + name: counts, 'density_' + name: densities})
+        found['progress_' + name] = known
         optimizer = functools.partial(keras.optimizers.Adam, lr=0.05)
         if name == 'bound':
             # With TensorFlow 2, Keras begins with squares of 0.1, and takes smaller steps.

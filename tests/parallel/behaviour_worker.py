@@ -120,6 +120,36 @@ def fit(rank):
     return dict(history, own=own, start=notes, end=model.get_weights())
 
 
+def step_metrics(rank):
+    model = rank.model()
+    log = os.path.join(rank.folder, 'log-%d.csv' % rank.number)
+    on_batches = []
+
+    def wait(batch, logs):
+        time.sleep(0.05 * rank.number)
+        on_batches.append(dict(logs))
+
+    callbacks = [
+        # Before the one whose numbers it writes.
+        rank.keras.callbacks.CSVLogger(log),
+        rank.keras.callbacks.LambdaCallback(on_batch_end=wait),
+        kp.callbacks.StepMetrics(per_table=True, every=2),
+    ]
+    history = rank.fit(model, 0, 4, callbacks, epochs=2).history
+    plan = rank.strategy.plan(model)
+    (table,) = [one for one in plan.variables if one.shards]
+    return dict(
+        {'history ' + name: values for name, values in history.items()},
+        on_batches=[logs['rows_touched'] for logs in on_batches],
+        machines=[shard.server for shard in table.shards],
+        shape=table.shape,
+        table=table.name,
+        dense_bytes=plan.predict().totals['plan'].sent,
+        after=model.train_on_batch(*rank.batches(4, 5)[0]),
+        end=model.get_weights(),
+    )
+
+
 def second_fit(rank):
     model = rank.model('adam')
     broadcast = [kp.callbacks.BroadcastGlobalVariablesCallback(0)]

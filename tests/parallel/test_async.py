@@ -54,6 +54,14 @@ def test_a_worker_that_waits_for_nobody_tells_the_density_of_its_own_batches(fou
 
 
 @pytest.mark.parametrize('timing', TIMINGS)
+def test_ranks_that_do_not_wait_know_how_far_those_are_that_have_told(found, timing):
+    (alone, size), first, second = found['progress_' + timing]
+    assert (alone, size) == (1, 2)
+    ahead = 0 if timing in ('bound', 'lockstep') else 5
+    assert second[0] == first[0] + ahead and list(first) == [first[0], 4 * first[0]]
+
+
+@pytest.mark.parametrize('timing', TIMINGS)
 def test_the_watch_takes_a_step_for_a_sign_that_all_are_well_only_if_it_needs_all(found, timing):
     before, tables_alone, with_a_dense_layer = found['began_' + timing]
     assert tables_alone == before

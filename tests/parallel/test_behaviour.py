@@ -194,6 +194,46 @@ def test_fit_with_callbacks_starts_all_ranks_from_rank_0_and_keeps_them_equal(sh
         assert_all_equal([rank['history val_loss']], [ranks[0]['history val_loss']])
 
 
+def bytes_by_hand(ids_of_ranks, machines, row_bytes):
+    """Bytes that both hosts together send in a step: what is not at home comes, and goes."""
+    total = 0
+    for rank, ids in enumerate(ids_of_ranks):
+        for row in np.unique(ids):
+            if machines[row % len(machines)] != rank:
+                total += row_bytes + row_bytes + 2 * 1  # Its number takes a byte.
+    return total
+
+
+@behaviour('step_metrics')
+def test_step_metrics_are_what_is_counted_by_hand_in_every_log(shown, plain):
+    ranks, batches = shown.ranks, []
+    for number in range(RANKS):
+        of_rank = cases.batches(cases.CASES['adagrad'], RANKS, 0, 4, number)
+        batches.append([ids for ids, _ in of_rank])
+    touched = np.mean([len(np.unique(ids)) for of_rank in batches for ids in of_rank])
+    name, machines = str(ranks[0]['table']), list(ranks[0]['machines'])
+    row_bytes = 4 * ranks[0]['shape'][1]
+    sent = [bytes_by_hand(of_step, machines, row_bytes) for of_step in zip(*batches)]
+    for rank in ranks:
+        for key in ('rows_touched', 'rows_touched/' + name):
+            np.testing.assert_allclose(rank['history ' + key], [touched] * 2)
+        for key in ('row_bytes_sent', 'row_bytes_received', 'row_bytes_sent/' + name):
+            np.testing.assert_allclose(rank['history ' + key], [np.mean(sent) / RANKS] * 2)
+        # Known from the first batch on, and told again after every second one.
+        assert len(rank['on_batches']) == 8 and len(set(rank['on_batches'])) > 2
+        parts = [rank['history %s_seconds' % part] for part in ('pull', 'compute', 'barrier')]
+        assert (np.sum(parts, axis=0) <= rank['history step_seconds']).all()
+        assert (rank['history examples_per_second'] > 0).all()
+        # It sleeps; in the first epoch there is the first step of all.
+        assert rank['history slowest_rank'][1] == 1
+        assert rank['history slowest_rank_seconds'][1] > 0.03
+    for key in [key for key in ranks[0] if key.startswith('history ')]:
+        assert_all_equal([ranks[0][key]], [ranks[1][key]])
+    assert_both_end_with(ranks, ranks[0]['end'])
+    log = np.genfromtxt(os.path.join(shown.folder, 'log-0.csv'), delimiter=',', names=True)
+    np.testing.assert_allclose(log['rows_touched'], [touched] * 2)
+
+
 @behaviour('second_fit')
 def test_fit_goes_on_where_the_last_one_ended(shown, plain):
     ranks = shown.ranks

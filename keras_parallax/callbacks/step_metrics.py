@@ -1,0 +1,209 @@
+"""What a training step costs, among the metrics of `fit`."""
+
+import time
+from typing import List
+
+from keras_parallax.compat import keras_api
+from keras_parallax.errors import ScopeError
+from keras_parallax.planning import step_measures
+from keras_parallax.step.train_step import step_of
+
+#: The share of the time that looking may take, beside what is counted in each step.
+_SHARE = 0.004
+
+
+class StepMetrics(keras_api.callbacks.Callback):
+    """Logs what a step sends, how long its parts take, and which rank the others wait for.
+
+    The logs are those of Keras: so its progress bar, `History`, `CSVLogger` and `TensorBoard` show
+    them. Those of an epoch are the means over its steps, those of a batch over the steps since the
+    ranks have last told each other, which they do seldom enough to take less than 1 % of the time.
+    Give it to every rank. It logs, as numbers of one step,
+
+    - `rows_touched`: different rows of all tables in the batch of a rank, the mean over the ranks;
+    - `row_bytes_sent`, `row_bytes_received`: bytes of a host for rows of tables, their gradients
+      and their numbers, the mean over the hosts. The ranks of a job on one host count as if each
+      were a host;
+    - `dense_bytes_sent`, `dense_bytes_received`: the same for all other variables, as predicted;
+    - `step_seconds`, and its parts, the mean over the ranks: `pull_seconds` until the rows are
+      there, `compute_seconds` until a rank has its gradients, `push_seconds` until those of rows
+      are with their owners, at the same time `allreduce_seconds` until the sums of the dense ones
+      are there, `barrier_seconds` until the owners have updated their shards; and
+      `between_seconds` from a step to the next one, for data and callbacks;
+    - `examples_per_second`, of the whole job;
+    - `slowest_rank`, the rank that has its gradients last, and `slowest_rank_seconds`, how much
+      longer it takes than the others in the mean;
+    - `steps_ahead`, where ranks do not wait for each other (`sync=False` and no variable that is
+      reduced): how many steps this rank is ahead of the slowest, the one that has come least far.
+      Examples a second are then those of all since training began; times and rows are this rank's
+      own, and bytes those of a job in which all are like it.
+
+    Rows of a table that every rank holds, in a job without servers, are counted as those of tables
+    on servers are. Tokens, requests and what Horovod says beside its data are not.
+
+    Args:
+        per_table: whether to log `rows_touched/NAME`, `row_bytes_sent/NAME` and
+            `row_bytes_received/NAME` of each table, too. Of tables that travel together, each has
+            its share by rows and width.
+        every: number of steps after which the ranks tell each other; if `None`, as many as it
+            takes.
+
+    Raises:
+        ValueError: if `every` is not a number from 1.
+        ScopeError: when training begins, if the model was not compiled in a strategy's scope.
+
+    Example:
+        ```python
+        >>> import keras, keras_parallax as kp
+        >>> with kp.ParallaxStrategy():
+        ...     model = keras.models.Sequential([keras.layers.Dense(1, input_shape=(1,))])
+        ...     model.compile('sgd', 'mse')
+        >>> metrics = kp.callbacks.StepMetrics()
+        >>> history = model.fit([[0.0]], [[0.0]], verbose=0, callbacks=[metrics]).history
+        >>> history['rows_touched'], history['slowest_rank']
+        ([0.0], [0.0])
+        ```
+    """
+
+    def __init__(self, per_table=False, every=None):
+        super().__init__()
+        if every is not None and not (isinstance(every, int) and every >= 1):
+            raise ValueError('every must be a number of steps from 1, but %r was given.' % (every,))
+        self.per_table, self.every = per_table, every
+        self.bars = []
+        self._looks = None
+
+    def on_train_begin(self, logs=None):
+        """Begins to measure."""
+        step = step_of(self.model)
+        if step.spec.scope is None:
+            raise ScopeError(
+                'StepMetrics is for a model that is compiled inside `with strategy:`; others have '
+                'no steps that are measured.'
+            )
+        # In an object of its own, which no checkpoint brings back.
+        self._looks = _Looks(step, self.per_table, self.every)
+        self._show()
+
+    def _show(self):
+        """Has Keras's progress bar show the numbers as they are, and not their means."""
+        names = self._looks.names
+        metrics = self.params.get('metrics')
+        if metrics is not None:
+            self.params['metrics'] = list(metrics) + [one for one in names if one not in metrics]
+        for bar in self.bars:
+            if bar.stateful_metrics is None:
+                bar.stateful_metrics = {metric.name for metric in self.model.metrics}
+            bar.stateful_metrics = {*bar.stateful_metrics, *names}
+
+    def on_epoch_begin(self, epoch, logs=None):
+        """Begins to count anew."""
+        self._looks.begin_epoch()
+
+    def on_batch_end(self, batch, logs=None):
+        """Counts, and tells what is known."""
+        logs = {} if logs is None else logs
+        self._looks.after_batch(logs.get('size', 0))
+        logs.update(self._looks.shown)
+
+    def on_epoch_end(self, epoch, logs=None):
+        """Tells what is known of the epoch."""
+        if logs is None:
+            return
+        logs.update(self._looks.end_epoch())
+        for bar in self.bars:
+            # It has been told which numbers are averages already, before these were there.
+            if getattr(bar, 'progbar', None) is not None:
+                bar.progbar.stateful_metrics = {*bar.progbar.stateful_metrics, *self._looks.names}
+
+    def on_train_end(self, logs=None):
+        """Measures no more."""
+        if self._looks is not None:
+            self._looks.end()
+
+
+class _Looks:
+    """What the ranks tell each other in one `fit`.
+
+    Attributes:
+        names: names of all logs.
+        shown: the logs of the steps between the last two looks; empty at first.
+    """
+
+    def __init__(self, step, per_table, every):
+        self._step, self._per_table, self._every = step, per_table, every
+        self._meter, self._until_look = None, 1
+        # How long a look takes, but not the first one, for which the session learns what is new.
+        self._costs: List[float] = []
+        self.shown = {}
+        step.measure()
+        self._begin()
+        nothing = [self._meter.of_rank(self._last * 0 + 1)] * step.size
+        self.names = sorted(self._logs_of(nothing)) + self._names_of_progress
+
+    @property
+    def _names_of_progress(self):
+        return [] if self._meter.waits else ['steps_ahead']
+
+    def _begin(self):
+        """Begins to count, if the step is measured anew, for tables may have moved."""
+        if self._meter is not self._step.meter:
+            self._meter = self._step.meter
+            self._last = self._at_epoch = self._first = self._meter.sums()
+
+    def begin_epoch(self):
+        self._begin()
+        self._at_epoch = self._last = self._meter.sums()
+
+    def after_batch(self, examples):
+        self._begin()
+        self._meter.note_examples(examples)
+        self._until_look -= 1
+        if self._until_look <= 0:
+            self.shown, self._last = self._look(self._last)
+
+    def end_epoch(self):
+        self._begin()
+        logs, self._last = self._look(self._at_epoch)
+        return logs
+
+    def _look(self, since):
+        """Logs of the steps since some sums, and what the sums are now. Collective."""
+        began = time.perf_counter()
+        now = self._meter.sums()
+        if self._meter.waits:
+            with self._step.call('StepMetrics'):
+                of_ranks = self._step.gather([list(now - since), self._cost])
+        else:
+            # All others are taken to be alike.
+            of_ranks = [[now - since, self._cost]] * self._step.size
+        ranks = [self._meter.of_rank(vector) for vector, _ in of_ranks]
+        logs = self._logs_of(ranks)
+        if logs and not self._meter.waits:
+            logs.update(self._progress(now))
+        seconds = ranks[0].seconds / max(1.0, ranks[0].steps)
+        cost = max(cost for _, cost in of_ranks)
+        self._until_look = self._every or step_measures.steps_until_look(cost, seconds, _SHARE)
+        self._costs.append(time.perf_counter() - began)
+        return logs, now
+
+    @property
+    def _cost(self):
+        return min(self._costs[1:], default=0.0)
+
+    def _logs_of(self, ranks):
+        return step_measures.metrics(self._meter.setting, ranks, self._per_table)
+
+    def _progress(self, now):
+        own = self._meter.of_rank(now - self._first)
+        known = self._meter.progress(own.steps, own.examples)
+        slowest = min(known, key=lambda rank: known[rank][0])
+        return {
+            'steps_ahead': float(own.steps - known[slowest][0]),
+            'slowest_rank': float(slowest),
+            'examples_per_second': float(sum(examples for _, examples in known.values()))
+            / max(1e-9, own.seconds),
+        }
+
+    def end(self):
+        self._step.stop_measuring()

@@ -1,0 +1,205 @@
+"""Counts and times the steps of a rank, in the graph: what `kp.callbacks.StepMetrics` logs.
+
+Operations that only look run beside a step's, and only while somebody measures. They add up numbers
+of rows, and moments at which something is there, in one variable, so that a step pays for no more
+than an addition and whoever wants to know reads them as seldom as he likes.
+"""
+
+import time
+
+import numpy as np
+
+from keras_parallax.compat import tensorflow_api
+from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.job import devices
+from keras_parallax.planning import costs, predict
+from keras_parallax.planning.step_measures import MARKS, Measured, Route, Setting, measured
+from keras_parallax.tables.table import make_storage
+
+
+class StepMeter:
+    """Measures the runs of a step from now on.
+
+    Args:
+        step: the `TrainStep`.
+
+    Attributes:
+        setting: the `step_measures.Setting`.
+        operation: the operation to run with each step.
+    """
+
+    def __init__(self, step):
+        self._step, self._gradients = step, step.operations.gradients
+        self._begun = self._ended = self._examples = 0.0
+        tables = sorted(self._gradients.touched)
+        travels = self._gradients.travels
+        plan, self._spec = step.plan, step.spec
+        cluster = (plan.cluster or costs.Cluster()).for_decisions()
+        routes = [_route_of(travel.table, plan, cluster, self._spec) for travel in travels]
+        self.setting = Setting(
+            routes,
+            tables,
+            _homes(self._spec.job, step.size),
+            cluster.hosts + (plan.servers if cluster.dedicated_servers else 0),
+            predict.dense_traffic(plan, cluster, plan.fp16),
+        )
+        # A number that stands for no more than the seconds since then keeps its digits.
+        self._origin = time.time()
+        with tf.control_dependencies(None), tf.name_scope(None), self._on_worker():
+            counts = [_count(self._gradients.touched[name]) for name in tables]
+            for travel, route in zip(travels, routes):
+                counts += _counts_of(travel, route)
+            marks = []
+            moments = self._moments()
+            for name in MARKS:
+                # None before the one before it, for some have nothing to wait for.
+                before = [moment.op for moment in marks[:2]]
+                marks.append(self._moment(before + moments[name]))
+            vector = tf.stack([tf.constant(1.0, tf.float64)] + marks + counts)
+            self._variable = tf.Variable(
+                tf.zeros(vector.shape, tf.float64),
+                trainable=False,
+                # Local ones go along when the session moves to a server.
+                collections=[tf.GraphKeys.LOCAL_VARIABLES],
+                name='parallax/measured',
+            )
+            self.operation = tf.assign_add(self._variable, vector).op
+            self._value = self._variable.read_value()
+        self._progress = None
+        if not step.lockstep and step.has_shards:
+            self._progress = _Progress(step)
+        self._run(self._variable.initializer)
+
+    @property
+    def waits(self):
+        """Whether all ranks come to each step, so that they can tell each other what they know."""
+        return self._progress is None
+
+    def _run(self, fetches, feeds=None):
+        return self._step.backend.get_session().run(fetches, feeds)
+
+    def _on_worker(self):
+        # Only a server knows its name.
+        sessions = self._spec.scope.sessions
+        return tf.device(devices.shard_device(self._step.rank) if sessions.target else '/cpu:0')
+
+    def _moments(self):
+        """For each of `MARKS` the operations that have run then."""
+        gradients = self._gradients
+        arrived = [rows.op for travel in gradients.travels for rows in travel.arrived]
+        computed = [gradients.computed]
+        return {
+            'pulled': arrived,
+            'computed': computed,
+            'pushed': computed + gradients.pushes,
+            'reduced': computed + [tensor.op for tensor in gradients.sums],
+        }
+
+    def _moment(self, operations):
+        usable = [one for one in operations if not tensorflow_api.is_in_control_flow(one)]
+        with tf.control_dependencies(usable):
+            return tf.timestamp() - self._origin
+
+    def note_run(self, seconds):
+        """Notes that the step has run, just now, for some seconds."""
+        now = time.time() - self._origin
+        self._begun += now - seconds
+        self._ended += now
+
+    def note_examples(self, examples):
+        """Notes that it has trained so many samples."""
+        self._examples += examples
+
+    def sums(self):
+        """All that was counted so far, a vector that `of_rank` reads; differences are sums, too."""
+        counted = self._run(self._value)
+        times, clock = [self._begun, self._ended], time.time() - self._origin
+        return np.concatenate([counted[:1], times, counted[1:], [self._examples, clock]])
+
+    def of_rank(self, vector) -> Measured:
+        """The `step_measures.Measured` that a vector stands for."""
+        return measured(vector, self.setting.routes, len(self.setting.tables))
+
+    def progress(self, steps, examples):
+        """How far all ranks have come that do not wait for each other.
+
+        Given what this one has trained since it measures, returns such pairs, a dict from all
+        ranks that have told any.
+        """
+        return self._progress.exchange(self._run, [steps, examples])
+
+
+def _homes(job, size):
+    hosts = job.hosts
+    if len(hosts) == 1:
+        return list(range(size))
+    home_of = {rank: number for number, ranks in enumerate(hosts) for rank in ranks}
+    return [home_of[rank] for rank in range(size)]
+
+
+def _route_of(table, plan, cluster, spec):
+    """The `Route` of an `Exchanged`."""
+    dtype, halved = table.dtype.as_numpy_dtype, spec.settings.halved
+    pulled, pushed = [
+        sum(costs.row_bytes(width, dtype, half) for width in table.widths)
+        for half in (halved.pulls, halved.gradients)
+    ]
+    shards = table.planned_shards
+    ids = [costs.id_bytes_of(shard.rows) for shard in shards] or [costs.id_bytes_of(table.rows)]
+    return Route(
+        {one.name: one.widths[0] for one in table.tables},
+        tuple(cluster.machine_of(shard.server, plan.servers) for shard in shards),
+        tuple(ids),
+        pulled,
+        pushed,
+    )
+
+
+def _counts_of(travel, route):
+    """The numbers of rows that travel in a step, as `Route.counts` has them: scalars."""
+    pushed = [_count(tf.size(rows)) for rows in travel.pushed]
+    shards = len(route.machines)
+    nothing = tf.constant(0.0, tf.float64)
+    if not shards:
+        return pushed
+    pulled = [
+        [
+            rows
+            for rows in (of_pull[number] for of_pull in travel.pulled)
+            if not tensorflow_api.is_in_control_flow(rows)
+        ]
+        for number in range(shards)
+    ]
+    return [
+        tf.add_n([_count(tf.size(rows)) for rows in of_shard]) if of_shard else nothing
+        for of_shard in pulled
+    ] + (pushed or [nothing] * shards)
+
+
+def _count(size):
+    return tf.cast(size, tf.float64)
+
+
+class _Progress:
+    """Numbers of each rank on the first server, for ranks that do not wait for each other."""
+
+    def __init__(self, step):
+        table = next(table for table in step.tables.values() if table.shards)
+        device, prefix = table.device_of(table.plan.shards[0]), step.operations.prefix
+        with tf.control_dependencies(None):
+            variables = [
+                make_storage('%s/progress_of_%d' % (prefix, rank), device, [2], tf.float64)
+                for rank in range(step.size)
+            ]
+            self._own = tf.placeholder(tf.float64, [2])
+            with tf.device(device):
+                self._write = variables[step.rank].assign(self._own).op
+                self._known = [tf.is_variable_initialized(variable) for variable in variables]
+            self._values = [variable.value() for variable in variables]
+
+    def exchange(self, run, own):
+        """Tells this rank's two numbers, and returns those of all that have told any."""
+        run(self._write, {self._own: own})
+        known = run(self._known)
+        values = {rank: self._values[rank] for rank, is_known in enumerate(known) if is_known}
+        return dict(zip(values, run(list(values.values()))))

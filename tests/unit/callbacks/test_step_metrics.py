@@ -1,0 +1,87 @@
+"""Metrics of steps in one process. `tests/parallel/test_behaviour.py` has them on two ranks."""
+
+import cases
+import numpy as np
+import pytest
+from frameworks import KERAS_PACKAGES
+
+import keras_parallax as kp
+
+PACKAGES = pytest.mark.parametrize('package', KERAS_PACKAGES)
+
+
+def model_of(package, strategy=True):
+    keras = cases.keras_module(package)
+    keras.backend.clear_session()
+
+    def make():
+        layers = [
+            keras.layers.Embedding(30, 4, input_length=2, name='words'),
+            keras.layers.Flatten(),
+            keras.layers.Dense(1),
+        ]
+        model = keras.models.Sequential(layers)
+        model.compile('adagrad', 'mse', metrics=['mae'])
+        return model
+
+    if not strategy:
+        return make()
+    with kp.ParallaxStrategy():
+        return make()
+
+
+def fit(model, callbacks, **arguments):
+    arguments = dict({'verbose': 0, 'epochs': 2, 'shuffle': False}, **arguments)
+    x = np.arange(24).reshape(12, 2) % 30
+    return model.fit(x, np.ones([12, 1]), batch_size=4, callbacks=callbacks, **arguments).history
+
+
+@PACKAGES
+def test_a_process_alone_touches_rows_and_sends_nothing(package):
+    history = fit(model_of(package), [kp.callbacks.StepMetrics(per_table=True)])
+    assert history['rows_touched'] == history['rows_touched/words/embeddings'] == [8, 8]
+    for way in ('row_bytes_sent', 'row_bytes_received', 'dense_bytes_sent'):
+        assert history[way] == [0, 0]
+    assert min(history['examples_per_second']) > 0 and min(history['compute_seconds']) >= 0
+    assert history['slowest_rank'] == [0, 0]
+
+
+@PACKAGES
+def test_the_weights_are_those_of_training_that_is_not_measured(package):
+    found = []
+    for callbacks in ([], [kp.callbacks.StepMetrics()]):
+        model = model_of(package)
+        model.set_weights(cases.start_weights(model))
+        fit(model, callbacks)
+        found.append(model.get_weights())
+    for measured, plain in zip(*found):
+        np.testing.assert_array_equal(measured, plain)
+
+
+@PACKAGES
+def test_keras_progress_bar_shows_the_numbers_as_they_are(package, capsys):
+    fit(model_of(package), [kp.callbacks.StepMetrics()], verbose=1, epochs=1)
+    shown = capsys.readouterr().out
+    assert 'rows_touched: 8.0000' in shown and 'slowest_rank: 0.0000e+00' in shown
+
+
+@PACKAGES
+def test_it_measures_again_in_the_next_fit_and_not_between(package):
+    model, callback = model_of(package), kp.callbacks.StepMetrics()
+    fit(model, [callback])
+    step = model.optimizer._parallax_step
+    assert step.meter is None
+    fit(model, [])
+    assert fit(model, [callback])['rows_touched'] == [8, 8]
+
+
+@PACKAGES
+def test_a_model_without_a_strategy_is_refused(package):
+    with pytest.raises(kp.ParallaxError, match='compile'):
+        fit(model_of(package, strategy=False), [kp.callbacks.StepMetrics()])
+
+
+@pytest.mark.parametrize('every', [0, -1, 1.5, 'often'])
+def test_what_is_no_number_of_steps_is_refused(every):
+    with pytest.raises(ValueError, match='every must be a number of steps'):
+        kp.callbacks.StepMetrics(every=every)
