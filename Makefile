@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help env install demo demo-mnist demo-nmt demo-skip-thoughts demo-resnet50 test test-all test-unit test-parallel test-outside lint format layers docs bench bench-one bench-smoke bench-soak clean distclean
+.PHONY: help env install demo demo-mnist demo-nmt demo-skip-thoughts demo-resnet50 test test-all test-unit test-parallel test-outside lint format layers docs image bench bench-one bench-smoke bench-soak clean distclean
 
 # The environment of the stack that STACK names, or else of the first one whose Python is there. Asked
 # for where it is first needed.
@@ -88,11 +88,12 @@ test-outside: install ## Run code of others on us, from the package registry and
 	@scripts/make_tools.sh
 	@touch $@
 
-lint: .venv-tools/stamp ## Check style, order of folders and its picture, and that what pages cite exists
+lint: .venv-tools/stamp ## Check style, folders and their picture, what pages cite, manifests, the Dockerfile
 	.venv-tools/bin/ruff check .
 	.venv-tools/bin/ruff format --check .
 	.venv-tools/bin/python scripts/check_references.py
 	.venv-tools/bin/python scripts/check_private_names.py
+	.venv-tools/bin/python scripts/check_running.py
 	PYTHONPATH=. .venv-tools/bin/lint-imports --no-cache
 	PYTHONPATH=. .venv-tools/bin/python scripts/draw_layers.py --check
 
@@ -106,6 +107,9 @@ layers: .venv-tools/stamp ## Draw which folder imports which, for docs/architect
 # The variable silences the theme's notice about a MkDocs 2 that is not used here.
 docs: .venv-tools/stamp ## Build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 .venv-tools/bin/mkdocs build --strict
+
+image: ## Build the image keras-parallax:latest; needs Docker
+	docker build --tag keras-parallax:latest .
 
 bench: install ## Measure us and our peers, hours; root (BENCH_ARGS=--quick, --missing, ...)
 	@scripts/make_env.sh --cluster

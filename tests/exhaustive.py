@@ -94,6 +94,10 @@ SAMPLED = {
             'all bits of a base are there after a kill; test_resuming.py goes on to the end',
         ),
     ],
+    'tests/parallel/test_schedulers.py': [
+        ('test_workers.*', 'slurm', 'ranks find each other in one way'),
+        ('test_a_killed.*', 'kubernetes', 'ranks find each other in one way'),
+    ],
     'tests/parallel/test_failures.py': [
         (
             'test_a_failed_job_ends_and_says_why',

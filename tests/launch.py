@@ -1,4 +1,4 @@
-"""Starts parallel jobs for the tests with the real `horovodrun`, or with `mpirun`."""
+"""Starts parallel jobs for the tests: with `horovodrun`, with `mpirun`, as a scheduler does."""
 
 import json
 import os
@@ -22,7 +22,10 @@ LIMIT_SECONDS = 1200
 #: How long `horovodrun` may take until it has started a rank; it needs about 2 seconds.
 START_SECONDS = 60
 #: Makes each rank say that it has come to life, from a shell, before Python has even loaded.
-_SAY_STARTED = 'echo "RANK ${HOROVOD_RANK-$OMPI_COMM_WORLD_RANK} STARTED"; exec "$@"'
+_SAY_STARTED = (
+    'echo "RANK ${HOROVOD_RANK-${OMPI_COMM_WORLD_RANK-${SLURM_PROCID-$JOB_COMPLETION_INDEX}}} '
+    'STARTED"; exec "$@"'
+)
 
 #: The launchers of Open MPI may run as root in a container, and leave a processor that they wait on
 #: to others: tests have more processes than processors.
@@ -31,10 +34,12 @@ MPI_ENVIRON = {
     'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1',
     'OMPI_MCA_mpi_yield_when_idle': '1',
 }
-#: How each launcher is told of the ranks: options for their number, twice.
+#: How each launcher is told of the number of ranks.
 LAUNCHERS = {
     'horovodrun --gloo': 'horovodrun -np %d -H localhost:%d --gloo',
     'horovodrun --mpi': 'horovodrun -np %d -H localhost:%d --mpi',
+    'slurm': 'as_scheduler.py slurm %d',
+    'kubernetes': 'as_scheduler.py kubernetes %d',
     'mpirun': 'mpirun -np %d -H localhost:%d --bind-to none --mca btl_tcp_if_include lo',
 }
 
@@ -111,9 +116,12 @@ def _prepare(ranks, script, arguments, environ, prefix, launcher):
     folder = os.path.dirname(sys.executable)
     command = [sys.executable, os.path.join(HERE, script)] + list(map(str, arguments))
     if ranks:
-        start = (LAUNCHERS[launcher] % (ranks, ranks)).split()
+        options = LAUNCHERS[launcher]
+        start = (options % ((ranks,) * options.count('%d'))).split()
         if start[0] == 'horovodrun':
             start[0] = os.path.join(folder, start[0])
+        elif start[0].endswith('.py'):
+            start[:1] = [sys.executable, os.path.join(HERE, start[0])]
         command = start + ['sh', '-c', _SAY_STARTED, 'sh'] + command
     full = dict(os.environ, TF_CPP_MIN_LOG_LEVEL='2', **MPI_ENVIRON)
     full.update(environ or {})

@@ -11,7 +11,7 @@ from keras_parallax.compat.jemalloc import free_pages
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.errors import ScopeError, WorkerFailedError
 from keras_parallax.failures.diagnosis import different_calls
-from keras_parallax.job import devices, launchers
+from keras_parallax.job import devices, launchers, rendezvous_server
 from keras_parallax.job.activity import Activity
 from keras_parallax.job.collectives import Gatherer, run_beside
 from keras_parallax.job.hosts import aggregation_helps, hosts_of
@@ -54,6 +54,7 @@ class Job:
         self.process_end = ProcessEnd()
         self.watch = Watch(step_timeout, self.activity, self.write_order, self.process_end)
         self.servers = ShardServers(self)
+        rendezvous_server.join(os.environ)
         launchers.check_controller(launchers.started(os.environ), hvd.mpi_built())
         self.watch.meet(os.environ)
         hvd.init()

@@ -1,0 +1,119 @@
+"""The store of keys and values where Horovod's ranks meet, if no `horovodrun` keeps it."""
+
+import http.server
+import socket
+import socketserver
+import threading
+import time
+
+from keras_parallax.compat.horovod_api import hvd
+from keras_parallax.errors import StackError
+from keras_parallax.job import schedulers
+
+#: Ranks of one job may be started minutes apart, as where an image is not on every host yet.
+WAIT_SECONDS = 600
+
+#: Addresses of ranks are a few hundred bytes.
+_MOST_BYTES = 1 << 20
+
+
+def join(environ):
+    """Has a process that a scheduler has started meet the other ranks, before Horovod does.
+
+    Rank 0 keeps the store from now on; others wait until it is there.
+
+    Args:
+        environ: the process's environment, a mapping, which gets the variables of `horovodrun`.
+
+    Raises:
+        StackError: Horovod was initialized before, or rank 0's store cannot be reached.
+    """
+    found = schedulers.variables(environ)
+    if not found:
+        return
+    rank, size = found['HOROVOD_RANK'], found['HOROVOD_SIZE']
+    if _is_initialized():
+        raise StackError(
+            'Rank %s of %s was started by Slurm or Kubernetes, but hvd.init() came first, and by '
+            'that each trains alone. Make the ParallaxStrategy before it.' % (rank, size)
+        )
+    address, port = (
+        found['HOROVOD_GLOO_RENDEZVOUS_ADDR'],
+        int(found['HOROVOD_GLOO_RENDEZVOUS_PORT']),
+    )
+    if rank == '0':
+        _serve(port)
+    else:
+        _await(address, port, rank)
+    environ.update(found)
+
+
+def _is_initialized():
+    try:
+        hvd.rank()
+    except ValueError:
+        return False
+    return True
+
+
+def _serve(port):
+    try:
+        server = _Server(('', port), _Handler)
+    except OSError as error:
+        raise StackError(
+            'Rank 0 could not open port %d, where the ranks meet: %s. Name another by '
+            'HOROVOD_GLOO_RENDEZVOUS_PORT on every rank.' % (port, error)
+        ) from error
+    threading.Thread(target=server.serve_forever, name='rendezvous', daemon=True).start()
+
+
+def _await(address, port, rank):
+    deadline = time.monotonic() + WAIT_SECONDS
+    while True:
+        try:
+            socket.create_connection((address, port), timeout=4).close()
+            return
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise StackError(
+                    'Rank %s has waited in vain for rank 0 at %s, port %d: %s. See what rank 0 '
+                    'prints, and whether this host may connect to it there.'
+                    % (rank, address, port, error)
+                ) from error
+            time.sleep(0.5)
+
+
+class _Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
+    daemon_threads = True
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.values = {}
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    """Does what Gloo asks of `horovodrun` (`HTTPStore` of Horovod 0.19.5 and 0.28.1)."""
+
+    def do_GET(self):
+        value = self.server.values.get(self.path)
+        self._answer(404 if value is None else 200, value or b'')
+
+    def do_PUT(self):
+        length = int(self.headers.get('Content-Length') or 0)
+        if length > _MOST_BYTES:
+            self._answer(413)
+            return
+        self.server.values[self.path] = self.rfile.read(length)
+        self._answer(200)
+
+    def do_DELETE(self):
+        self._answer(200)
+
+    def _answer(self, code, body=b''):
+        self.send_response(code)
+        self.send_header('Content-Length', str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *arguments):
+        pass

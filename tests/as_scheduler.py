@@ -1,0 +1,55 @@
+"""Starts ranks on this host as Slurm's `srun` or an indexed Job of Kubernetes does, and waits.
+
+Usage: as_scheduler.py slurm|kubernetes RANKS COMMAND...
+
+Its exit code is the first that is not 0. It ends no rank because another one has failed. The
+variables are those that Slurm 22.05 was seen to set.
+"""
+
+import os
+import socket
+import subprocess
+import sys
+
+
+def free_port():
+    """A port that nobody listens on."""
+    with socket.socket() as listener:
+        listener.bind(('', 0))
+        return listener.getsockname()[1]
+
+
+def variables(scheduler, rank, ranks, port):
+    """What the scheduler, or the user's manifest, sets for a rank."""
+    meeting = {'HOROVOD_GLOO_RENDEZVOUS_PORT': port}
+    if scheduler == 'slurm':
+        found = {
+            'SLURM_PROCID': rank,
+            'SLURM_LOCALID': rank,
+            'SLURM_NODEID': 0,
+            'SLURM_STEP_NUM_TASKS': ranks,
+            'SLURM_STEP_TASKS_PER_NODE': ranks,
+            'SLURM_STEP_NODELIST': 'localhost',
+            'SLURM_JOB_ID': 7,
+            'SLURM_STEP_ID': 0,
+        }
+    else:
+        meeting['HOROVOD_GLOO_RENDEZVOUS_ADDR'] = 'localhost'
+        found = {'JOB_COMPLETION_INDEX': rank, 'HOROVOD_SIZE': ranks, 'HOROVOD_GLOO_IFACE': 'lo'}
+    return {name: str(value) for name, value in dict(found, **meeting).items()}
+
+
+def main(scheduler, ranks, *command):
+    port = free_port()
+    processes = [
+        subprocess.Popen(
+            command, env=dict(os.environ, **variables(scheduler, rank, int(ranks), port))
+        )
+        for rank in range(int(ranks))
+    ]
+    codes = [process.wait() for process in processes]
+    return next(filter(None, codes), 0)
+
+
+if __name__ == '__main__':
+    sys.exit(main(*sys.argv[1:]))
