@@ -169,6 +169,9 @@ SAMPLED = {
     'tests/unit/metrics/test_log_loss.py': [('.*', r'(?!.*tf\.).*', _OTHER_PACKAGE)],
     'tests/unit/metrics/test_top_k.py': [('.*', r'(?!.*tf\.).*', _OTHER_PACKAGE)],
     'tests/unit/optimizers/test_by_row.py': [('.*', r'(?!.*tf\.).*', _OTHER_PACKAGE)],
+    'tests/unit/test_notebook.py': [
+        ('test_(the|numbers).*', None, 'what it calls has tests of its own; it takes ten seconds'),
+    ],
     'tests/unit/test_single_process.py': [('.*', r'(?!tf\.keras).*', _OTHER_PACKAGE)],
     'tests/unit/updates/test_asked_gradients.py': [('.*', r'(?!tf\.).*', _OTHER_PACKAGE)],
     'tests/unit/updates/test_fused_kernels.py': [

@@ -74,6 +74,7 @@ ON_TENSORFLOW_2 = (
     'tests/unit/test_from_parallax.py',
     'tests/unit/test_launch.py',
     'tests/unit/test_logs.py',
+    'tests/unit/test_notebook.py',
     'tests/unit/test_sentences.py',
     'tests/unit/test_shapes.py',
     'tests/unit/test_single_process.py',
