@@ -66,7 +66,7 @@ BEGAN := $(shell date +%s)
 REPORT = @echo "$@: $$(( $$(date +%s) - $(BEGAN) )) s since make began"
 
 test: ## Run a test of everything, in ten minutes; root (PYTEST_ARGS=...)
-	@scripts/make_env.sh --cluster --install
+	@scripts/make_env.sh --cluster --install $(if $(CI),--browser)
 	$(SIDE_BY_SIDE) -m 'not exhaustive' $(PYTEST_ARGS) $(SUITE)
 	$(REPORT)
 

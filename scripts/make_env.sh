@@ -4,6 +4,7 @@
 #   scripts/make_env.sh              returns at once when the environment is already up to date
 #   scripts/make_env.sh --install    also installs the project again (about 2 s)
 #   scripts/make_env.sh --cluster    also sees to the system packages of tests/cluster
+#   scripts/make_env.sh --browser    also sees to Chromium, which looks at the page of a plan
 #   STACK=tf2.15 scripts/make_env.sh names a stack of requirements/stacks.txt
 #   MPI=1 scripts/make_env.sh        builds Horovod on MPI as well, in an environment beside the other
 set -euo pipefail
@@ -11,12 +12,13 @@ cd "$(dirname "$0")/.."
 PATH="$PATH:/usr/sbin:/sbin" # where `ip` and `sshd` are, though not on every user's PATH
 export PIP_DISABLE_PIP_VERSION_CHECK=1
 
-install=no cluster=no
+install=no cluster=no browser=no
 for argument in "$@"; do
     case $argument in
         --install) install=yes ;;
         --cluster) cluster=yes ;;
-        *) echo "usage: $0 [--install] [--cluster]" >&2; exit 2 ;;
+        --browser) browser=yes ;;
+        *) echo "usage: $0 [--install] [--cluster] [--browser]" >&2; exit 2 ;;
     esac
 done
 
@@ -62,6 +64,9 @@ if [ $cluster = yes ]; then
     need sshd openssh-server
     need ssh openssh-client
     need hostname hostname
+fi
+if [ $browser = yes ] && ! command -v google-chrome >/dev/null; then
+    need chromium chromium
 fi
 if [ ${#packages[@]} -gt 0 ]; then
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then

@@ -131,6 +131,7 @@ def _row(variable, largest, prediction):
         'place': variable.place,
         'cost': cost,
         'reason': variable.reason,
+        'count_reason': variable.count_reason,
     }
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from keras_parallax.planning import architectures, costs
 from keras_parallax.planning import classify as rules
 from keras_parallax.planning.search import Search
+from keras_parallax.planning.units import counted, seconds_in_words
 
 #: A variable of so few bytes is no burden to the memory of a single machine.
 _SMALL_BYTES = 64 * 2**20
@@ -72,19 +73,57 @@ def shard_count(weight, weights, servers, machines, cluster):
 
     `weights` are those of all variables on servers, `weight` included.
     """
-    # A table of fewer rows than servers has a shard for each row: no shard is ever empty.
-    most = max(1, min(servers, weight.rows))
+    least, most = _bounds(weight, weights, servers, machines)
     if weight.traffic is None:
         return most
+    return min(range(least, most + 1), key=lambda count: _seconds(count, weight, machines, cluster))
+
+
+def _bounds(weight, weights, servers, machines):
+    """The smallest and the largest number of shards that a variable may get."""
+    # A table of fewer rows than servers has a shard for each row: no shard is ever empty.
+    most = max(1, min(servers, weight.rows))
     fair_bytes = max(_SMALL_BYTES, sum(weight.bytes for weight in weights) / machines)
-    least = max(1, min(most, -int(-weight.bytes // fair_bytes)))
+    return max(1, min(most, -int(-weight.bytes // fair_bytes))), most
 
-    def seconds(count):
-        excess = -(-count // machines) / count - 1.0 / machines
-        # Links carry both directions at once, so half of the traffic counts.
-        return weight.traffic * excess / 2 / cluster.bandwidth + count * cluster.message_seconds
 
-    return min(range(least, most + 1), key=seconds)
+def _seconds(count, weight, machines, cluster):
+    """What depends on the number of a variable's shards in the time of a step."""
+    excess = -(-count // machines) / count - 1.0 / machines
+    # Links carry both directions at once, so half of the traffic counts.
+    return weight.traffic * excess / 2 / cluster.bandwidth + count * cluster.message_seconds
+
+
+def why_count(count, weight, weights, servers, machines, cluster):
+    """Why `shard_count` has come to a number, in words; arguments as it takes them.
+
+    Example:
+        ```python
+        >>> words = Weight(1000, 4 * 10**6, 10**6)
+        >>> print(why_count(2, words, [words], 2, 2, costs.Cluster(2, bandwidth=1.25e8)))
+        takes 400 us of a step by messages and uneven links; 1 shard would take 2.2 ms
+        ```
+    """
+    least, most = _bounds(weight, weights, servers, machines)
+    if most == 1:
+        return 'there is one row' if weight.rows == 1 < servers else 'there is one server'
+    fills = 'fewer than %d would be more than an even share of all bytes for a host' % least
+    if least == most:
+        return fills
+    if weight.traffic is None:
+        each = 'row' if most < servers else 'server'
+        return 'one for each %s, until it is known which part of its rows a batch touches' % each
+    words = 'takes %s of a step by messages and uneven links' % seconds_in_words(
+        _seconds(count, weight, machines, cluster)
+    )
+    others = [
+        '%s would take %s'
+        % (counted(other, 'shard'), seconds_in_words(_seconds(other, weight, machines, cluster)))
+        for other in sorted({least, most} - {count})
+    ]
+    if least > 1:
+        others.append(fills)
+    return '; '.join([words] + others)
 
 
 def place(counts, weights, machines, heaviest_first=False):
@@ -166,21 +205,25 @@ def with_shards(uses, planned, servers, architecture, partitions, cluster, fp16)
     weights = [
         together([_weight(planned[number], cluster, fp16) for number in group]) for group in groups
     ]
-    counts = []
+    counts, reasons = [], []
     for (first, *_), weight in zip(groups, weights):
         wanted = _wanted(planned[first], partitions, servers)
         if in_one_piece(uses[first]):
-            counts.append(1)
+            count, reason = 1, 'in one piece, because of what reaches over all of its rows'
         elif wanted is not None:
-            counts.append(max(1, min(wanted, weight.rows)))
+            count = max(1, min(wanted, weight.rows))
+            reason = 'as asked for by partitions' + ', one for each row' * (count < wanted)
         else:
-            count = shard_count(weight, weights, servers, len(set(machines)), cluster)
-            counts.append(count)
+            given = weight, weights, servers, len(set(machines)), cluster
+            count = shard_count(*given)
+            reason = why_count(count, *given)
+        counts.append(count)
+        reasons.append(reason)
     traffic_known = any(weight.traffic is not None for weight in weights)
     placed = place(counts, weights, machines, heaviest_first=traffic_known)
-    for group, shards in zip(groups, placed):
+    for group, shards, reason in zip(groups, placed, reasons):
         for number in group:
-            planned[number] = planned[number]._replace(shards=shards)
+            planned[number] = planned[number]._replace(shards=shards, count_reason=reason)
     return planned
 
 

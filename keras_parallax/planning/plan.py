@@ -48,6 +48,7 @@ class PlannedVariable(NamedTuple):
             1 for what is read whole.
         measured: whether `alpha` was counted in batches of the job.
         update: the `Update` by which the optimizer moves it, `None` if no optimizer is known.
+        count_reason: why it has as many shards, in words; empty if it has none.
     """
 
     name: str
@@ -59,6 +60,7 @@ class PlannedVariable(NamedTuple):
     alpha: Optional[float] = None
     measured: bool = False
     update: Optional[Update] = None
+    count_reason: str = ''
 
     @property
     def rows(self):
@@ -226,7 +228,11 @@ class Plan(NamedTuple):
         """The plan with the shards that variables have now, and the densities measured, by name."""
         variables = []
         for planned in self.variables:
-            planned = planned._replace(shards=shards.get(planned.name, ()))
+            own = shards.get(planned.name, ())
+            reason = planned.count_reason
+            if len(own) != len(planned.shards):
+                reason = 'of those that were tried, the fastest' if own else ''
+            planned = planned._replace(shards=own, count_reason=reason)
             if planned.name in density:
                 planned = planned._replace(alpha=density[planned.name], measured=True)
             variables.append(planned)

@@ -1,5 +1,7 @@
 """How many shards variables get, and where they lie."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,7 +9,7 @@ from uses import SERVERS, TABLES, dense, in_one_piece, load_of_servers, table
 
 from keras_parallax.planning.classify import BY_ROW, DENSE, SPARSE, WHOLE_TABLE
 from keras_parallax.planning.costs import Cluster
-from keras_parallax.planning.placement import rows_of_shard
+from keras_parallax.planning.placement import Weight, rows_of_shard, shard_count, why_count
 from keras_parallax.planning.plan import make_plan
 
 FAST = Cluster(hosts=8, message_seconds=0.0)
@@ -280,3 +282,68 @@ def test_known_density_keeps_every_promise_of_the_default(uses, servers, data):
         ]
         assert 1 <= len(variable.shards) <= min(servers, rows)
         assert len({shard.server for shard in variable.shards}) == len(variable.shards)
+
+
+# --- why -----------------------------------------------------------------------
+
+
+def why(rows=10**6, size=4 * 10**6, traffic=None, servers=16, machines=8, others=()):
+    weight = Weight(rows, size, traffic)
+    given = weight, [weight, *others], servers, machines, Cluster(machines, 2)
+    count = shard_count(*given)
+    return count, why_count(count, *given)
+
+
+def test_a_number_that_was_chosen_is_compared_with_the_least_and_the_most():
+    count, words = why(traffic=6 * 10**6)
+    assert 1 < count < 16
+    cost, one, most = re.findall(r'[\d.]+ [mu]s', words)
+    assert '; 1 shard would take %s; 16 shards would take %s' % (one, most) in words
+    assert min(map(in_seconds, (one, most))) > in_seconds(cost)
+
+
+def in_seconds(words):
+    number, unit = words.split()
+    return float(number) * {'s': 1, 'ms': 1e-3, 'us': 1e-6}[unit]
+
+
+@pytest.mark.parametrize(
+    'arguments, count, words',
+    [
+        ({}, 16, 'one for each server, until it is known which part of its rows'),
+        ({'rows': 3}, 3, 'one for each row, until it is known'),
+        ({'rows': 1}, 1, 'there is one row'),
+        ({'servers': 1, 'machines': 1}, 1, 'there is one server'),
+        ({'size': 10**10, 'traffic': 10, 'servers': 8}, 8, 'fewer than 8 would be more than an'),
+        (
+            {'size': 10**10, 'traffic': 10, 'others': [Weight(9, 10**10)]},
+            4,
+            'fewer than 4 would be more than an even share of all bytes',
+        ),
+    ],
+)
+def test_what_has_settled_a_number_is_said(arguments, count, words):
+    chosen, said = why(**arguments)
+    assert chosen == count and words in said
+
+
+@pytest.mark.parametrize(
+    'use, partitions, words',
+    [
+        (table(rows=9), 3, 'as asked for by partitions'),
+        (table(rows=2), 3, 'as asked for by partitions, one for each row'),
+        (table(rows=9, regularizer=WHOLE_TABLE), 3, 'in one piece, because of what reaches over'),
+        (dense(), None, ''),
+    ],
+)
+def test_a_number_that_was_not_chosen_is_said_to_be_asked_for_or_needed(use, partitions, words):
+    (variable,) = make_plan([use], 4, partitions=partitions, cluster=Cluster(4)).variables
+    assert variable.count_reason.startswith(words) and bool(variable.count_reason) == bool(words)
+
+
+def test_a_number_that_a_search_has_found_is_said_to_be_the_fastest():
+    plan = make_plan([table()], 4, cluster=Cluster(4))
+    name, shards = plan.variables[0].name, plan.variables[0].shards
+    assert plan.as_followed({name: shards}, {}).variables == plan.variables
+    moved = plan.as_followed({name: shards[:2]}, {}).variables[0]
+    assert moved.count_reason == 'of those that were tried, the fastest'

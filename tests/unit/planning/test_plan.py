@@ -130,6 +130,7 @@ def test_plan_as_data_says_what_the_plan_says():
         'alpha': None,
         'update': None,
         'measured': False,
+        'count_reason': plan.variables[0].count_reason,
     }
 
 
