@@ -8,8 +8,14 @@ import os
 import warnings
 
 LEVEL_VARIABLE = 'KERAS_PARALLAX_LOG_LEVEL'
-#: What `horovodrun` and `mpirun` call the rank.
-_RANK_VARIABLES = ('HOROVOD_RANK', 'OMPI_COMM_WORLD_RANK', 'PMI_RANK')
+#: What `horovodrun`, `mpirun`, Slurm and Kubernetes call the rank.
+_RANK_VARIABLES = (
+    'HOROVOD_RANK',
+    'OMPI_COMM_WORLD_RANK',
+    'PMI_RANK',
+    'SLURM_PROCID',
+    'JOB_COMPLETION_INDEX',
+)
 
 logger = logging.getLogger('keras_parallax')
 

@@ -31,21 +31,33 @@ def join(environ):
     found = schedulers.variables(environ)
     if not found:
         return
-    rank, size = found['HOROVOD_RANK'], found['HOROVOD_SIZE']
     if _is_initialized():
-        raise StackError(
-            'Rank %s of %s was started by Slurm or Kubernetes, but hvd.init() came first, and by '
-            'that each trains alone. Make the ParallaxStrategy before it.' % (rank, size)
-        )
-    address, port = (
-        found['HOROVOD_GLOO_RENDEZVOUS_ADDR'],
-        int(found['HOROVOD_GLOO_RENDEZVOUS_PORT']),
-    )
+        check_met(environ)
+    rank, address = found['HOROVOD_RANK'], found['HOROVOD_GLOO_RENDEZVOUS_ADDR']
+    port = int(found['HOROVOD_GLOO_RENDEZVOUS_PORT'])
     if rank == '0':
         _serve(port)
     else:
         _await(address, port, rank)
     environ.update(found)
+
+
+def check_met(environ):
+    """Refuses a process that Horovod takes for the only one, though a scheduler has started others.
+
+    Args:
+        environ: the process's environment, a mapping.
+
+    Raises:
+        StackError: it is one.
+    """
+    found = schedulers.variables(environ)
+    if found:
+        raise StackError(
+            'Rank %s of %s was started by Slurm or Kubernetes, but hvd.init() came first, and by '
+            'that each trains alone. Make a ParallaxStrategy before it.'
+            % (found['HOROVOD_RANK'], found['HOROVOD_SIZE'])
+        )
 
 
 def _is_initialized():

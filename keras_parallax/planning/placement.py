@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from keras_parallax.planning import architectures, costs
 from keras_parallax.planning import classify as rules
-from keras_parallax.planning.search import Search
+from keras_parallax.planning.search import Found, Search
 from keras_parallax.planning.units import counted, seconds_in_words
 
 #: A variable of so few bytes is no burden to the memory of a single machine.
@@ -212,7 +212,8 @@ def with_shards(uses, planned, servers, architecture, partitions, cluster, fp16)
             count, reason = 1, 'in one piece, because of what reaches over all of its rows'
         elif wanted is not None:
             count = max(1, min(wanted, weight.rows))
-            reason = 'as asked for by partitions' + ', one for each row' * (count < wanted)
+            by = 'found by the search' if isinstance(wanted, Found) else 'asked for by partitions'
+            reason = 'as %s' % by + ', one for each row' * (count < wanted)
         else:
             given = weight, weights, servers, len(set(machines)), cluster
             count = shard_count(*given)

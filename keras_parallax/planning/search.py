@@ -11,6 +11,10 @@ from keras_parallax.planning import architectures
 SEARCH = 'search'
 
 
+class Found(int):
+    """A number of shards that a search tries, or has found to be the fastest."""
+
+
 class Search(NamedTuple):
     """The `partitions` of a `request.Request` before a number of shards is found.
 
@@ -35,6 +39,7 @@ class Search(NamedTuple):
 
     def with_count(self, count):
         """What `make_plan` takes as `partitions` once a number of shards is to be used."""
+        count = Found(count)
         if self.chosen is None:
             return count
         return {name: count if number == SEARCH else number for name, number in self.chosen.items()}

@@ -3,12 +3,14 @@
 import contextlib
 import functools
 import itertools
+import os
 from typing import Any, Callable, List, NamedTuple, Optional
 
 from keras_parallax.compat import keras_api
 from keras_parallax.compat.horovod_api import hvd
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.errors import ScopeError
+from keras_parallax.job import rendezvous_server
 from keras_parallax.job.collectives import Gatherer
 from keras_parallax.planning.request import Request, Timing
 from keras_parallax.session.graph_scope import GraphScope, compiled_outside, scope_of
@@ -34,6 +36,8 @@ class HorovodRanks:
             raise ScopeError(
                 'ParallaxOptimizer needs a ParallaxStrategy, or hvd.init() before compile.'
             ) from error
+        if self.size == 1:
+            rendezvous_server.check_met(os.environ)
         self._name, self._gatherer = 'step.%d' % next(_numbers), None
 
     def gather(self, value):

@@ -67,10 +67,12 @@ LATE = """
 import horovod.tensorflow as hvd
 hvd.init()
 import keras_parallax as kp
-try:
-    kp.ParallaxStrategy()
-except kp.StackError as error:
-    print(error)
+from keras_parallax.step import spec
+for make in (kp.ParallaxStrategy, spec.HorovodRanks):
+    try:
+        make()
+    except kp.StackError as error:
+        print(error)
 """
 
 
@@ -80,4 +82,5 @@ def test_ranks_that_horovod_has_taken_for_single_ones_are_told_so():
     text = subprocess.check_output(
         [sys.executable, '-c', LATE], env=environ, universal_newlines=True, cwd='/'
     )
-    assert 'Rank 1 of 2 was started by Slurm or Kubernetes, but hvd.init() came first' in text
+    told = 'Rank 1 of 2 was started by Slurm or Kubernetes, but hvd.init() came first'
+    assert text.count(told) == 2

@@ -11,6 +11,7 @@ from keras_parallax.planning.classify import BY_ROW, DENSE, SPARSE, WHOLE_TABLE
 from keras_parallax.planning.costs import Cluster
 from keras_parallax.planning.placement import Weight, rows_of_shard, shard_count, why_count
 from keras_parallax.planning.plan import make_plan
+from keras_parallax.planning.search import Search
 
 FAST = Cluster(hosts=8, message_seconds=0.0)
 
@@ -347,3 +348,5 @@ def test_a_number_that_a_search_has_found_is_said_to_be_the_fastest():
     assert plan.as_followed({name: shards}, {}).variables == plan.variables
     moved = plan.as_followed({name: shards[:2]}, {}).variables[0]
     assert moved.count_reason == 'of those that were tried, the fastest'
+    found = make_plan([table()], 4, partitions=Search().with_count(3), cluster=Cluster(4))
+    assert found.variables[0].count_reason == 'as found by the search'
