@@ -200,6 +200,12 @@ def open_session_of(package, graph):
     return session if session is not None and session.graph is graph else None
 
 
+def set_session(package, session):
+    """Has a Keras package use a session, also in threads that have none of their own yet."""
+    package.backend.set_session(session)
+    generation.share_session(package.name, session)
+
+
 def open_sessions(graph):
     """The sessions that are open for a graph: the default one, and those of the Keras packages.
 

@@ -136,6 +136,14 @@ PATCHES = (
         'test_what_all_ranks_would_write_rank_0_writes_once_with_the_numbers_of_plain_keras',
     ),
     Patch(
+        METHOD,
+        'SessionLocal.__init__',
+        'Keras has a session for each thread, with variables of its own; on shards there is one',
+        'Keras 2.15, 2.21',
+        'tests/parallel/test_sessions.py::'
+        'test_threads_read_and_predict_while_another_builds_and_runs_steps',
+    ),
+    Patch(
         WHILE_OPEN,
         'Optimizer.get_gradients',
         "a user's optimizer asks for gradients itself, and gets the exchanged ones",

@@ -139,3 +139,7 @@ def keras_session(name):
     """The session that the package called `name` has open, or `None`."""
     inside = '.backend.tensorflow_backend' if name == 'keras' else '.backend'
     return importlib.import_module(KERAS_PACKAGES[name] + inside)._SESSION
+
+
+def share_session(name, session):
+    """Does nothing: Keras 2.2.4 has one session for all threads."""

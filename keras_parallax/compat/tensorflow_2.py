@@ -5,9 +5,11 @@ The engine builds graphs, which TensorFlow 2 has in `tensorflow.compat.v1`.
 
 import importlib
 import importlib.util
+import weakref
 
 import tensorflow
 
+from keras_parallax.compat import patches
 from keras_parallax.errors import CheckpointError, PlanError, StackError
 
 # isort: split
@@ -243,3 +245,26 @@ def model_in_file(model):
 def keras_session(name):
     """The session that Keras has open, or `None`."""
     return getattr(keras_backend(name)._SESSION, 'session', None)
+
+
+#: By the name of a Keras package, a weak reference to the session of threads that have none.
+_shared_sessions = {}
+
+
+def share_session(name, session):
+    """Has threads that have not asked Keras for a session yet begin with this one.
+
+    Keras 2.15 opens a session for each thread, in which it initializes all variables anew
+    (`tests/parallel/test_sessions.py`, the threads that read).
+    """
+    sessions = keras_backend(name)._SESSION
+    _shared_sessions[name] = weakref.ref(session)
+
+    def with_shared(initialize):
+        def initialize_and_share(self):
+            initialize(self)
+            self.session = _shared_sessions[name]()
+
+        return initialize_and_share
+
+    patches.replace_method('SessionLocal.__init__', type(sessions), with_shared)

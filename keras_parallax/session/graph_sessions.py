@@ -195,7 +195,7 @@ class GraphSessions:
         for session in others:
             adopt(session, self._scope)
         for package in keras_api.loaded_keras_packages():
-            package.backend.set_session(self.session)
+            keras_api.set_session(package, self.session)
 
     def lost_iterator(self, reader):
         """The iterator of before the scope that could not be moved, if an operation reads one.

@@ -111,8 +111,13 @@ class Script(NamedTuple):
         return self.compile(model, target_tensors=[targets])
 
     def fit(self, model, iterator, epochs=2):
+        if TF2:  # Keras does not take iterators any more.
+            batch = iterator.get_next()
+            for _ in range(epochs * STEPS):
+                model.train_on_batch(*self.session.run(batch))
+            return
         data = [iterator] if self.is_tensorflows else []
-        return model.fit(*data, epochs=epochs, steps_per_epoch=STEPS, verbose=0)
+        model.fit(*data, epochs=epochs, steps_per_epoch=STEPS, verbose=0)
 
     def numpy_batches(self, seed=1):
         """This rank's batches as arrays."""
@@ -273,11 +278,12 @@ def lookup_tables(script):
 
 
 def not_copied(script):
-    """An iterator over a generator of Python, initialized before the scope."""
+    """An iterator over a generator of Python, begun before the scope."""
     dataset = tf.data.Dataset.from_generator(lambda: iter(range(9)), tf.int64)
     iterator = dataset.make_initializable_iterator()
     element = iterator.get_next()
     script.session.run(iterator.initializer)
+    script.session.run(element)
     with script.scope():
         model = script.model()
     model.train_on_batch(*script.numpy_batches()[0])
@@ -447,7 +453,7 @@ def threads_that_read(script):
                 try:
                     outcomes[way].append(ways[way]())
                 except Exception as error:
-                    outcomes[way].append(repr(error))
+                    outcomes[way].append('%s: %s: %s' % (way, type(error).__name__, error))
                     return
 
     readers = [threading.Thread(target=keep_reading, args=[way]) for way in ways]
