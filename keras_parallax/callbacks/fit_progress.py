@@ -127,7 +127,7 @@ class FitProgress(keras_api.callbacks.Callback):
             self._set_states(sums.get('states'))
             logger.seen, logger.totals = sums['seen'], dict(sums['totals'])
             if len(ranks) != step.size:
-                for name in logger.stateful_metrics.intersection(logger.totals):
+                for name in set(logger.stateful_metrics).intersection(logger.totals):
                     del logger.totals[name]
             for count in self._counters:
                 count(sums['seen'])

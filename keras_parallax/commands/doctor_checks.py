@@ -6,7 +6,7 @@ Facts are the dicts of `host_facts.collect`, by the name of the host as the user
 import ipaddress
 from typing import NamedTuple
 
-from keras_parallax.compat.versions import SUPPORTED, python_problem, version_problem
+from keras_parallax.compat.versions import python_problem, supported_on, version_problem
 
 OK, WARNING, FAILURE = 'ok', 'warning', 'failure'
 
@@ -49,19 +49,19 @@ class Finding(NamedTuple):
 
 def check_versions(host, facts):
     """Whether Python, TensorFlow, Keras and Horovod are there and fit together."""
-    check, findings = 'versions', []
+    check, findings, supported = 'versions', [], supported_on(facts['python'])
     if python_problem(facts['python']):
         message = 'Python %s at %s.' % (facts['python'], facts['executable'])
         remedy = 'Use a CPython of the table in %s.' % _STACKS_PAGE
         findings.append(Finding(FAILURE, check, host, message, remedy))
     for package in ('TensorFlow', 'Keras', 'Horovod'):
-        version, remedy = facts[package.lower()], SUPPORTED[package][1]
+        version, remedy = facts[package.lower()], supported[package][1]
         if version is None:
             message = '%s cannot be imported (%s).' % (package, facts['problems'][package.lower()])
             # Scripts with tf.keras do without.
             verdict = WARNING if package == 'Keras' else FAILURE
             findings.append(Finding(verdict, check, host, message, remedy))
-        elif version_problem(package, version):
+        elif version_problem(package, version, supported):
             message = '%s %s is not supported.' % (package, version)
             findings.append(Finding(FAILURE, check, host, message, remedy))
     # Keras decodes the attributes of files itself until TensorFlow 2; h5py 3 hands it text.
@@ -76,6 +76,10 @@ def check_versions(host, facts):
     return findings or [Finding(OK, check, host, message)]
 
 
+def _how_to_get_horovod(facts):
+    return supported_on(facts['python'])['Horovod'][1]
+
+
 def check_controllers(host, facts):
     """Whether Horovod can connect workers by what this package was tested with."""
     built, check = facts['horovod_built'], 'controllers'
@@ -84,8 +88,8 @@ def check_controllers(host, facts):
             "Horovod's TensorFlow part cannot be loaded (%s)."
             % (facts['problems']['horovod_built'])
         )
-        return [Finding(FAILURE, check, host, message, SUPPORTED['Horovod'][1])]
-    rebuild = 'HOROVOD_WITH_GLOO=1 ' + SUPPORTED['Horovod'][1]
+        return [Finding(FAILURE, check, host, message, _how_to_get_horovod(facts))]
+    rebuild = 'HOROVOD_WITH_GLOO=1 ' + _how_to_get_horovod(facts)
     if not built['gloo']:
         verdict = WARNING if built['mpi'] else FAILURE
         message = 'Horovod was built without Gloo, with which most of this package is tested.'
@@ -129,7 +133,7 @@ def check_gpu(host, facts):
         return [Finding(WARNING, check, host, message, 'Look at the driver with nvidia-smi.')]
     if not (facts['horovod_built'] or {}).get('nccl'):
         message = 'Horovod was built without NCCL: dense gradients are reduced in host memory.'
-        remedy = 'HOROVOD_GPU_ALLREDUCE=NCCL ' + SUPPORTED['Horovod'][1]
+        remedy = 'HOROVOD_GPU_ALLREDUCE=NCCL ' + _how_to_get_horovod(facts)
         return [Finding(WARNING, check, host, message, remedy)]
     return [Finding(OK, check, host, '%d graphics cards, NCCL.' % cards)]
 

@@ -53,6 +53,11 @@ def _formula_of(optimizer):
     return None
 
 
+def moves_all_rows(optimizer):
+    """Whether a sparse update of an `OptimizerV2` moves all rows, or changes the slots of all."""
+    return _formula_of(optimizer) is not None
+
+
 @contextlib.contextmanager
 def rows_alone(optimizer):
     """While open, one of Keras's own builds sparse updates of touched rows and their slots only.

@@ -73,21 +73,31 @@ def stacks_for(version):
     return [stack for stack in STACKS if stack.pythons[0] <= python <= stack.pythons[1]]
 
 
-#: Package to (accepted version prefixes, how to get it), for the Python that runs this.
-SUPPORTED = (stacks_for(platform.python_version()) or list(STACKS[:1]))[-1].supported
+def supported_on(version):
+    """What goes with a Python: of its best stack, a `Stack`'s `supported`.
+
+    Args:
+        version: its version, a string.
+    """
+    return (stacks_for(version) or STACKS[:1])[-1].supported
 
 
-def version_problem(package, version):
+#: What goes with the Python that runs this.
+SUPPORTED = supported_on(platform.python_version())
+
+
+def version_problem(package, version, supported=SUPPORTED):
     """One sentence about a version this package does not support, or `None`.
 
     Args:
         package: `'TensorFlow'`, `'Keras'` or `'Horovod'`.
         version: the version found, a string.
+        supported: a `Stack`'s.
 
     Returns:
         A string, or `None` if the version is supported.
     """
-    prefixes, remedy = SUPPORTED[package]
+    prefixes, remedy = supported[package]
     if any(version.startswith(prefix) for prefix in prefixes):
         return None
     return 'keras-parallax needs %s %s, but %s was found; get it with: %s' % (

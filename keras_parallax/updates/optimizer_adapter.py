@@ -104,6 +104,7 @@ class OptimizerAdapter:
         rule: the `RowRule` of its formula, or `None` if that is not known.
         inner: the `tf.train.Optimizer` that it stands for, or `None`.
         takes_rows: whether it moves rows itself, given `IndexedSlices`.
+        moves_all_rows: whether it then moves all rows, or changes the slots of all.
         shares_slots: whether several workers may apply gradients to the same slots at a time.
         goes_on: whether its slots go on when a model is compiled with it once more.
         bounds: the `clipping.Bounds` of one that clips rows before repeats are summed, or `None`.
@@ -111,7 +112,7 @@ class OptimizerAdapter:
     """
 
     rule = inner = bounds = loss_scale = None
-    takes_rows, shares_slots, goes_on = False, True, False
+    takes_rows, shares_slots, goes_on, moves_all_rows = False, True, False, False
 
     def __init__(self, optimizer):
         self._optimizer, self.name = optimizer, type(optimizer).__name__
@@ -329,6 +330,11 @@ class OptimizerV2Adapter(OptimizerAdapter):
     def rows_alone(self):
         """Keras's own can."""
         return self._is_known
+
+    @property
+    def moves_all_rows(self):
+        """Some of Keras's own do."""
+        return self._is_known and row_updates.moves_all_rows(self._optimizer)
 
     def slots_of(self, shape):
         """Those of Keras's own are known before it has any."""

@@ -21,12 +21,14 @@ class UpdateWay(NamedTuple):
         words: that in words.
         lazy: whether rows without a gradient rest, although they would not in Keras.
         optimizer: the optimizer of the rule, if it is not the model's own.
+        whole: whether all rows, or their slots, are rewritten every step.
     """
 
     rule: Optional[RowRule]
     words: str
     lazy: bool = False
     optimizer: Any = None
+    whole: bool = False
 
     @property
     def rows_alone(self):
@@ -71,7 +73,12 @@ def choose_way(optimizer, sparse_update, penalized, constrained):
         return UpdateWay(rule, words, lazy=True)
     if adapter.takes_rows:
         whose = 'Keras' if adapter.inner is None else 'TensorFlow'
-        return UpdateWay(None, "%s's own sparse update (%s)" % (whose, adapter.name))
+        words = "%s's own sparse update (%s)" % (whose, adapter.name)
+        if penalized:
+            words += ' of all rows, because its regularizer moves every row'
+        elif adapter.moves_all_rows:
+            words += ', which moves all rows or their slots'
+        return UpdateWay(None, words, whole=penalized or adapter.moves_all_rows)
     if rule is not None and not penalized and not constrained and rule.exact_if(optimizer):
         whose = '' if is_of_ours(optimizer) else "Keras's "
         return UpdateWay(rule, 'touched rows only, which is exact for %s%s' % (whose, name))
@@ -86,6 +93,7 @@ def choose_way(optimizer, sparse_update, penalized, constrained):
         None,
         'the whole table and its slots are rewritten every step, as in Keras, because %s; '
         "sparse_update='lazy' moves touched rows only" % cause,
+        whole=True,
     )
 
 
@@ -150,7 +158,7 @@ def update_of(optimizer, sparse_update, name, variable, record, chosen):
     adapter = adapter_of(way.optimizer or optimizer)
     return Update(
         way.words,
-        whole=way.rule is None and not adapter.takes_rows,
+        whole=way.whole,
         slots=adapter.slots_of(variable.shape.as_list())[1],
     )
 
