@@ -9,7 +9,6 @@ import os
 import sys
 
 import numpy as np
-
 from any_keras import keras
 from frameworks import TF2
 

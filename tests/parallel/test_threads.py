@@ -4,6 +4,7 @@ import re
 
 import launch
 import pytest
+from frameworks import TF2
 
 
 def threads_of(kind, of_operation):
@@ -19,4 +20,6 @@ def threads_of(kind, of_operation):
 def test_the_threads_of_an_operation_are_as_many_as_asked_for(kind):
     # TensorFlow 1.11 makes them for all sessions of a process when it makes the first one.
     few, many = threads_of(kind, 2), threads_of(kind, 34)
-    assert [after - before for before, after in zip(few, many)] == [32, 32]
+    more = sorted(after - before for before, after in zip(few, many))
+    # With TensorFlow 2, one of the two ranks, whichever, has five more all the time.
+    assert more == [32, 32] or (TF2 and more == [27, 37])

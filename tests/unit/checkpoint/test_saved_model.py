@@ -121,6 +121,10 @@ def custom_class(keras):
         def compute_output_shape(self, shape):
             return shape
 
+        def get_config(self):
+            # Keras 2.15 asks for one, and `scale` is in none.
+            return super().get_config()
+
     return Custom
 
 
