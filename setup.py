@@ -38,7 +38,7 @@ setup(
     # The command's entry point is outside the package, to survive a package that refuses to load.
     py_modules=['keras_parallax_command'],
     packages=find_packages(include=['keras_parallax', 'keras_parallax.*']),
-    package_data={'keras_parallax': ['planning/page.html']},
+    package_data={'keras_parallax': ['planning/page.html', 'profiles/page.html']},
     # The code uses f-strings.
     python_requires='>=3.6',
     entry_points={'console_scripts': ['keras-parallax = keras_parallax_command:main']},

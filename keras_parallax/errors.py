@@ -79,6 +79,22 @@ class DataError(ParallaxError, ValueError):
     """
 
 
+class ProfileError(ParallaxError, ValueError):
+    """Traces cannot be drawn: they are none of ours, or of different jobs.
+
+    Example:
+        ```python
+        >>> import keras_parallax as kp
+        >>> from keras_parallax.profiles.trace import from_chrome
+        >>> try:
+        ...     trace = from_chrome({'traceEvents': []}, 'trace.json')
+        ... except kp.ProfileError:
+        ...     print('no trace of ours')
+        no trace of ours
+        ```
+    """
+
+
 class IdOutOfRangeError(ParallaxError, ValueError):
     """A batch held an id outside `[0, input_dim)` of the table it looks up.
 

@@ -9,6 +9,7 @@ from keras_parallax.callbacks.learning_rate import (
 from keras_parallax.callbacks.metric_average import MetricAverageCallback
 from keras_parallax.callbacks.model_checkpoint import ModelCheckpoint
 from keras_parallax.callbacks.plan_report import PlanReport
+from keras_parallax.callbacks.profile import Profile
 from keras_parallax.callbacks.progress_bar import ProgressBar
 from keras_parallax.callbacks.step_metrics import StepMetrics
 from keras_parallax.callbacks.tensor_board import TensorBoard
@@ -21,6 +22,7 @@ __all__ = [
     'MetricAverageCallback',
     'ModelCheckpoint',
     'PlanReport',
+    'Profile',
     'ProgressBar',
     'StepMetrics',
     'TensorBoard',

@@ -3,6 +3,7 @@
 from keras_parallax.callbacks.broadcast import BroadcastGlobalVariablesCallback
 from keras_parallax.callbacks.metric_average import MetricAverageCallback
 from keras_parallax.callbacks.model_checkpoint import ModelCheckpoint, joint_act
+from keras_parallax.callbacks.profile import Profile
 from keras_parallax.callbacks.step_metrics import StepMetrics
 from keras_parallax.compat.horovod_api import horovod_callbacks
 
@@ -17,8 +18,8 @@ def call_of(callback):
     if is_metric_average(callback):
         also = getattr(callback, 'average_moving_statistics', False)
         return 'MetricAverageCallback' + ('(average_moving_statistics=True)' if also else '')
-    if isinstance(callback, StepMetrics):
-        return 'StepMetrics'
+    if isinstance(callback, (StepMetrics, Profile)):
+        return type(callback).__name__
     return joint_act(callback) if isinstance(callback, ModelCheckpoint) else None
 
 

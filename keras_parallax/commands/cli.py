@@ -5,7 +5,7 @@ import importlib
 import click
 
 #: Subcommands; the module of the same name has each, as a click command called `command`.
-_NAMES = ('doctor', 'plan', 'run', 'server')
+_NAMES = ('doctor', 'plan', 'run', 'server', 'timeline')
 
 
 class _Commands(click.Group):

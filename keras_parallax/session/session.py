@@ -287,7 +287,12 @@ class _Function:
             jemalloc.free_pages().keep()
             scope.changes.note_run(scope.graph, made.runs)
             with _counted(scope.job, made.steps), made.noting.noted():
-                results = translated(scope, made.function, *args, run_metadata=run_metadata)
+                tracer = next((step.tracer for step in made.steps if step.tracer), None)
+                if tracer is None:
+                    results = translated(scope, made.function, *args, run_metadata=run_metadata)
+                else:
+                    run = functools.partial(tracer.run, scope, made.options, args)
+                    results = translated(scope, run)
                 use.close()  # Tables may move to another session after a step.
                 return results
 

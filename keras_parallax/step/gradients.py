@@ -42,12 +42,14 @@ class Travel(NamedTuple):
             for each shard.
         pushed: numbers of the rows whose gradients this rank sends, the same; a single tensor of a
             table without shards.
+        pushes: the operations that push these gradients.
     """
 
     table: Any
     arrived: List[tf.Tensor]
     pulled: List[List[tf.Tensor]]
     pushed: Sequence[tf.Tensor]
+    pushes: Sequence[tf.Operation] = ()
 
 
 class StepGradients:
@@ -66,6 +68,7 @@ class StepGradients:
         loss_scale: the `loss_scaling.LossScale` of the optimizer, or `None`.
 
     Attributes:
+        loss: as given.
         reduced: the gradients of `dense`, means over the ranks.
         parts: the `PartGradient`s that this rank applies.
         pushes: the operations that push.
@@ -83,7 +86,7 @@ class StepGradients:
     def __init__(
         self, loss, dense, tables, members, exchange, sync, slices, bounds=None, loss_scale=None
     ):
-        self._loss, self._members, self._exchange, self._sync = loss, members, exchange, sync
+        self.loss, self._members, self._exchange, self._sync = loss, members, exchange, sync
         self._loss_scale = loss_scale
         self._tables = list(tables)
         self._sharded = any(table.shards for table in self._tables)
@@ -140,7 +143,7 @@ class StepGradients:
             return squares
         if self._squares is not None:
             return self._squares
-        nothing = unfolded_zero(self._loss)
+        nothing = unfolded_zero(self.loss)
         of_rank = tf.stack([squares.get(table, nothing) for table in self._tables])
         total = self._exchange.allreduce(of_rank, 'squared_norms')
         self.totals.append(total)
@@ -169,7 +172,7 @@ class StepGradients:
         if self._exchange.size == 1 or not self._sync:
             return of_rank
         # In an order that all ranks have in common; of some tables this rank has no part.
-        nothing, keys = unfolded_zero(self._loss), list(self._raw)
+        nothing, keys = unfolded_zero(self.loss), list(self._raw)
         keys += [table for table in self._tables if table not in self._raw]
         total = self._exchange.allreduce(
             tf.stack([of_rank.get(key, nothing) for key in keys]), 'squared_norms'
@@ -203,7 +206,7 @@ class StepGradients:
             if self._loss_scale is not None:
                 parts = self._exchange.size if self._sync else 1
                 compute = functools.partial(self._loss_scale.gradients, parts=parts)
-            gradients = compute(self._loss, tensors, colocate_gradients_with_ops=True)
+            gradients = compute(self.loss, tensors, colocate_gradients_with_ops=True)
         of_dense = gradients[: len(dense)]
         by_output = {
             output: _of_each_row(gradient, output)
@@ -333,7 +336,8 @@ class StepGradients:
         else:
             pushed = asynchronous.push_rows(table, of_rank, split, self._exchange)
         asked = [split.rows for split in self._asked[table]]
-        self.travels.append(Travel(table, [pull.rows for pull in pulls], asked, pushed.rows))
+        arrived = [pull.rows for pull in pulls]
+        self.travels.append(Travel(table, arrived, asked, pushed.rows, pushed.operations))
         parts = [of_table for part in pushed.parts for of_table in table.of_tables(part)]
         return pushed._replace(parts=parts)
 

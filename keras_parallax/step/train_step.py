@@ -34,6 +34,7 @@ class TrainStep:
         density: dict from names of tables to the densities that were measured.
         after_runs: functions of the seconds that a run has taken, and of whether `density` is new.
         meter: the `StepMeter` while the step is measured, else `None`.
+        tracer: the `traced_runs.Tracer` while runs of the step are traced, else `None`.
         epochs: number of epochs that `fit` has trained.
         saved_fit: what a checkpoint says of the `fit` that it was saved in, until one goes on.
         name_scope: the name scope in which Keras builds the step: its own slots have their names
@@ -51,7 +52,7 @@ class TrainStep:
         self.waits = self.lockstep or spec.timing.max_staleness is not None
         self.acts_in_fit = spec.scope is not None and self.size > 1 and self.waits
         self.whole_step = tf.group(*operations.operations)
-        self.density, self.after_runs, self.meter = {}, [], None
+        self.density, self.after_runs, self.meter, self.tracer = {}, [], None, None
         self.epochs, self.saved_fit = 0, None
         self.name_scope = spec.loss.graph.get_name_scope()
         self.backend = spec.package.backend

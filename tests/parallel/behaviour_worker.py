@@ -9,6 +9,7 @@ import contextlib
 import os
 import sys
 import time
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -148,6 +149,42 @@ def step_metrics(rank):
         after=model.train_on_batch(*rank.batches(4, 5)[0]),
         end=model.get_weights(),
     )
+
+
+def profile(rank):
+    def build(keras):
+        # The step pulls the rows of both tables at once, and the model does not.
+        inputs = [keras.layers.Input((cases.LENGTH,)) for _ in range(2)]
+        tables = [keras.layers.Embedding(cases.ROWS, 4, name=name) for name in ('words', 'items')]
+        looked_up = [table(ids) for table, ids in zip(tables, inputs)]
+        hidden = keras.layers.Flatten()(keras.layers.concatenate(looked_up))
+        return keras.models.Model(inputs, keras.layers.Dense(1)(hidden))
+
+    ids, targets = rank.data(0, 6)
+    ends, written = [], os.path.join(rank.folder, 'profile')
+    profile = kp.callbacks.Profile(written, steps=(2, 4))
+    short = kp.callbacks.Profile(os.path.join(rank.folder, 'short'), steps=(4, 9), ranks=[1, 5])
+    file = os.path.join(rank.folder, 'file')
+    if rank.number == 0:
+        with open(file, 'w') as opened:
+            opened.write('no folder')
+    refused = kp.callbacks.Profile(os.path.join(file, 'profile'), steps=(1, 2))
+    for callbacks in ([], [profile], [short, refused]):
+        model = rank.model(build=build)
+        model.set_weights(cases.start_weights(model))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter('always')
+            model.fit(
+                [ids, ids[::-1]],
+                targets,
+                len(ids) // 6,
+                shuffle=False,
+                verbose=0,
+                callbacks=callbacks,
+            )
+        ends.append(np.concatenate([np.ravel(weight) for weight in model.get_weights()]))
+    told = [str(one.message) for one in caught if 'Profile' in str(one.message)]
+    return {'ends': ends, 'told': '\n'.join(told)}
 
 
 def second_fit(rank):

@@ -1,6 +1,7 @@
 """What users do with a model in a job of two, and what they must then see on both ranks."""
 
 import glob
+import json
 import os
 from typing import List, NamedTuple
 
@@ -13,6 +14,7 @@ from frameworks import KERAS_PACKAGES, tf
 from google.protobuf import text_format
 
 from keras_parallax.compat import keras_api
+from keras_parallax.profiles import critical_path, phases, trace
 
 PACKAGES = KERAS_PACKAGES
 RANKS = 2
@@ -232,6 +234,46 @@ def test_step_metrics_are_what_is_counted_by_hand_in_every_log(shown, plain):
     assert_both_end_with(ranks, ranks[0]['end'])
     log = np.genfromtxt(os.path.join(shown.folder, 'log-0.csv'), delimiter=',', names=True)
     np.testing.assert_allclose(log['rows_touched'], [touched] * 2)
+
+
+def read_trace(*path):
+    with open(os.path.join(*path)) as file:
+        return trace.from_chrome(json.load(file), path[-1])
+
+
+@behaviour('profile')
+def test_a_profile_has_the_phases_of_all_ranks_and_does_not_change_what_is_trained(shown):
+    ranks = shown.ranks
+    for rank in ranks:
+        for end in rank['ends'][1:]:
+            np.testing.assert_allclose(end, rank['ends'][0], rtol=1e-5, atol=1e-7)
+    found = read_trace(shown.folder, 'profile', 'trace-2-3.json')
+    assert found.size == RANKS and sorted(found.steps) == [(0, 2), (0, 3), (1, 2), (1, 3)]
+    for key in found.steps:
+        own = {span.phase for span in found.spans if (span.rank, span.step) == key}
+        assert own == set(phases.PHASES)
+    waited = {(span.rank, span.awaited) for span in found.spans if span.phase == phases.WAIT}
+    assert {(0, 1), (1, 0)} <= waited
+    for phase in (phases.PULL, phases.PUSH, phases.WAIT):
+        tables = {span.table for span in found.spans if span.phase == phase}
+        assert any('words' in table and 'items' in table for table in tables)
+    for path in critical_path.paths_of(found):
+        assert path.links[0].begin == path.begin and path.links[-1].end == path.end
+    for rank in range(RANKS):
+        (events,) = glob.glob(os.path.join(shown.folder, 'profile', 'rank-%d' % rank, '*'))
+        tags = [event.tagged_run_metadata.tag for event in tf.train.summary_iterator(events)]
+        assert [tag for tag in tags if tag] == ['step 2', 'step 3']
+
+
+@behaviour('profile')
+def test_of_a_profile_that_cannot_be_what_was_asked_for_there_is_what_can_be(shown):
+    told = str(shown.ranks[0]['told'])
+    assert 'the job has no rank 5: it has 2 ranks' in told
+    assert 'it was asked for the steps 4 to 8, but training had 6' in told
+    assert 'it could not write to ' in told and told.count('Training goes on.') == 3
+    assert str(shown.ranks[1]['told']) == ''
+    found = read_trace(shown.folder, 'short', 'trace-4-8.json')
+    assert sorted(found.steps) == [(1, 4), (1, 5)]
 
 
 @behaviour('second_fit')

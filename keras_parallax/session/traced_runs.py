@@ -1,0 +1,80 @@
+"""Runs of a training step that TensorFlow traces.
+
+A server tells a function no metadata (TF 1.11), and `tf.Session.run`, which has them, knows no
+edges of a function's own, through which a step may read its rows. So a traced step runs in a copy
+of the graph that has these edges, in a session of its own at the same server: variables, queues and
+iterators have names there, and are the same (`tests/parallel/test_behaviour.py`, the profile).
+"""
+
+import time
+
+from keras_parallax.compat import session_hooks
+from keras_parallax.compat.tensorflow_api import tf
+
+
+class Tracer:
+    """Traces the runs of a training step while it is the step's `tracer`.
+
+    Attributes:
+        traced: what TensorFlow says of each run: a list of triples of begin and end, in seconds
+            since the epoch, and `RunMetadata`.
+    """
+
+    def __init__(self):
+        self.traced = []
+        self._session = self._edges = None
+
+    def run(self, scope, options, args):
+        """Runs what the function of `CallableOptions` does, with some arguments, and notes it.
+
+        Returns what the function returns.
+        """
+        metadata, begin = tf.RunMetadata(), time.time()
+        if scope.sessions.target:
+            results = self._run_at_server(scope, options, args, metadata)
+        else:
+            traced = session_hooks.connected_options(options, [])
+            traced.run_options.trace_level = tf.RunOptions.FULL_TRACE
+            function = session_hooks.make_callable(scope.session, traced)
+            begin = time.time()
+            results = function(*args, run_metadata=metadata)
+        self.traced.append((begin, time.time(), metadata))
+        return results
+
+    def _run_at_server(self, scope, options, args, metadata):
+        edges = {edge.to_tensor: edge.from_tensor for edge in options.tensor_connection}
+        if self._session is None or self._edges != edges:
+            self.close()
+            self._edges = edges
+            self._session = tf.Session(
+                scope.sessions.target,
+                graph=_connected_graph(scope.graph, edges),
+                config=scope.job.config,
+            )
+        graph = self._session.graph
+        fetches = [graph.get_tensor_by_name(edges.get(name, name)) for name in options.fetch]
+        targets = [graph.get_operation_by_name(name) for name in options.target]
+        feeds = dict(zip(map(graph.get_tensor_by_name, options.feed), args))
+        run_options = tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE)
+        return self._session.run(fetches + targets, feeds, run_options, metadata)[: len(fetches)]
+
+    def close(self):
+        """Closes the session, if there is one."""
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+
+def _connected_graph(graph, edges):
+    """A copy of a graph whose operations read other tensors, a dict of names by names."""
+    definition = graph.as_graph_def()
+    if edges:
+        for node in definition.node:
+            for place, name in enumerate(node.input):
+                full = name if ':' in name else name + ':0'
+                if not name.startswith('^') and full in edges:
+                    node.input[place] = edges[full]
+    copy = tf.Graph()
+    with copy.as_default():
+        tf.import_graph_def(definition, name='')
+    return copy
