@@ -22,7 +22,7 @@ class Tracer:
 
     def __init__(self):
         self.traced = []
-        self._session = self._edges = None
+        self._session = self._of = None
 
     def run(self, scope, options, args):
         """Runs what the function of `CallableOptions` does, with some arguments, and notes it.
@@ -43,9 +43,11 @@ class Tracer:
 
     def _run_at_server(self, scope, options, args, metadata):
         edges = {edge.to_tensor: edge.from_tensor for edge in options.tensor_connection}
-        if self._session is None or self._edges != edges:
+        # What is new in a graph may be another step, whose tables have moved.
+        of = scope.graph.version, edges
+        if self._session is None or self._of != of:
             self.close()
-            self._edges = edges
+            self._of = of
             self._session = tf.Session(
                 scope.sessions.target,
                 graph=_connected_graph(scope.graph, edges),

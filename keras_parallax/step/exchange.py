@@ -187,18 +187,18 @@ def push_rows(table, gradients, split, exchange, after):
                 ]
                 gradients, split = sum_by_row(pairs), None
         items, restore = split_gradients(table, gradients, split, exchange)
+    sent = [rows for rows, _ in items] if exchange.rank in exchange.pushers else ()
     owned, operations = _push(table, items, exchange, after)
     parts = []
     for part, queues in owned.items():
         with tf.device(part.variable.device):
-            items = [queue.dequeue() for queue in queues]
-            rows, values = [tf.concat(column, 0) for column in zip(*items)]
+            arrived = [queue.dequeue() for queue in queues]
+            rows, values = [tf.concat(column, 0) for column in zip(*arrived)]
             rows.set_shape([None])
             values = restore(values)
             values.set_shape([None] + table.row_shape)
             summed = sum_by_row([(as_indices(rows), values)])
             parts.append(PartGradient(part, exchange.reduced(summed)))
-    sent = [rows for rows, _ in items] if exchange.rank in exchange.pushers else ()
     return Pushed(handed + operations, parts, sum(owned.values(), []), sent)
 
 

@@ -4,7 +4,7 @@ Usage: bytes_worker.py ROWS WIDTH IDS STEPS [LOCAL_AGGREGATION [UNITS]]. The bat
 workers name IDS rows together, half of them in every worker's batch and each of the others in one.
 A dense layer of UNITS units follows. For each host `BYTES` is printed, and the mean number of bytes
 that it sent in a step; then `PREDICTED` and `FLOOR`, and the numbers that the plan predicts from
-the densities that the job has measured.
+the densities that the job has measured; then `MEASURED`, and what `StepMetrics` would log.
 """
 
 import sys
@@ -14,6 +14,7 @@ import numpy as np
 from any_keras import keras
 
 import keras_parallax as kp
+from keras_parallax.planning import step_measures
 
 COUNTER = '/sys/class/net/eth0/statistics/tx_bytes'
 
@@ -47,11 +48,20 @@ def main(rows, width, ids, steps, local_aggregation=1, units=1):
             model.train_on_batch(of_host[:, mine], targets)
 
     train(5)
+    step = model.optimizer._parallax_step
+    step.measure()
+    train(1)
+    begun = step.meter.sums()
     # Taken after steps of both workers alike, as a step ends for both at its barrier.
     before = sent()
     train(steps)
+    counted = sent() - before
+    of_ranks = step.gather(list(step.meter.sums() - begun))
+    logs = step_measures.metrics(step.meter.setting, list(map(step.meter.of_rank, of_ranks)))
     if strategy.local_rank == 0:
-        print('BYTES %.0f;' % ((sent() - before) / steps), flush=True)
+        print('BYTES %.0f;' % (counted / steps), flush=True)
+        measured = logs['row_bytes_sent'] + logs['dense_bytes_sent']
+        print('MEASURED %.0f;' % measured, flush=True)
         plan = strategy.plan(model)
         np.testing.assert_allclose(plan.variables[0].alpha, mine.sum() / rows, rtol=1e-6)
         totals = plan.predict().totals

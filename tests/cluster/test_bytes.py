@@ -25,7 +25,8 @@ def bytes_per_step(cluster, rows, width, ids, hosts=2, units=1):
     """Bytes that each of some hosts with a worker sends in a training step.
 
     Returns:
-        Three lists: the bytes that were counted, those that the plan predicts, and the floor.
+        Lists: the bytes that were counted, those that the plan predicts, the floor, and those that
+        `StepMetrics` would log.
     """
     outcome = cluster.run(
         [sys.executable, WORKER, rows, width, ids, STEPS, 1, units],
@@ -35,9 +36,9 @@ def bytes_per_step(cluster, rows, width, ids, hosts=2, units=1):
     assert outcome.code == 0, outcome.output
     found = [
         list(map(int, re.findall(name + r' (\d+);', outcome.output)))
-        for name in ('BYTES', 'PREDICTED', 'FLOOR')
+        for name in ('BYTES', 'PREDICTED', 'FLOOR', 'MEASURED')
     ]
-    assert [len(numbers) for numbers in found] == [hosts] * 3
+    assert [len(numbers) for numbers in found] == [hosts] * 4
     return found
 
 
@@ -49,12 +50,13 @@ def floor(width, ids):
 @pytest.mark.parametrize('ids', [16, 1024, 4096])
 def test_a_step_sends_each_unique_row_once_each_way_and_never_the_table(cluster, ids):
     rows, width = 20000, 64
-    for sent, predicted, _ in zip(*bytes_per_step(cluster, rows, width, ids)):
+    for sent, predicted, _, measured in zip(*bytes_per_step(cluster, rows, width, ids)):
         assert sent <= 1.05 * floor(width, ids) + OVERHEAD
         # Half of the rows must really travel, or something other than training was counted.
         assert sent >= 0.95 * floor(width, ids)
         assert sent < rows * width * 4
         assert abs(sent - predicted) <= 0.1 * predicted + OVERHEAD
+        assert abs(sent - measured) <= 0.05 * measured + OVERHEAD
 
 
 def test_four_hosts_send_at_most_a_tenth_more_than_the_rows_and_a_ring_of_dense_gradients(cluster):
@@ -63,13 +65,14 @@ def test_four_hosts_send_at_most_a_tenth_more_than_the_rows_and_a_ring_of_dense_
     # a half times the dense gradients.
     least = 3 * 2 * (ids // 4) * width * 4 + 1.5 * (width + 1) * units * 4
     found = bytes_per_step(cluster, 20000, width, ids, hosts=4, units=units)
-    for sent, predicted, said in zip(*found):
+    for sent, predicted, said, measured in zip(*found):
         assert abs(said - least) <= 0.03 * least  # Row numbers are in the plan's floor.
         assert least <= sent <= 1.1 * least
         assert abs(sent - predicted) <= 0.1 * predicted
+        assert measured <= sent <= 1.1 * measured
 
 
 def test_the_bytes_of_a_step_do_not_depend_on_the_size_of_the_table(cluster):
-    small, _, _ = bytes_per_step(cluster, 5000, 64, 1024)
-    large, _, _ = bytes_per_step(cluster, 200000, 64, 1024)
+    small, *_ = bytes_per_step(cluster, 5000, 64, 1024)
+    large, *_ = bytes_per_step(cluster, 200000, 64, 1024)
     assert sum(large) <= 1.05 * sum(small) + OVERHEAD
