@@ -105,6 +105,10 @@ def sent(cluster):
         assert outcome.code == 0, outcome.output[-5000:]
         found[workers, together] = list(map(int, re.findall(r'BYTES (\d+);', outcome.output)))
         assert len(found[workers, together]) == 2
+        # What `StepMetrics` logs is counted on leaders, too. A host's count may begin or end with
+        # another's step half done.
+        logged = sum(map(int, re.findall(r'MEASURED (\d+);', outcome.output)))
+        assert 0.9 * logged <= sum(found[workers, together]) <= 1.1 * logged
     return found
 
 
