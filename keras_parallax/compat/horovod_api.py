@@ -1,6 +1,8 @@
 """Horovod, and what differs between its versions."""
 
 import ctypes
+import importlib
+import importlib.util
 
 from keras_parallax.compat.stack import hvd  # noqa: F401 - for all
 
@@ -13,6 +15,28 @@ from horovod.tensorflow import mpi_ops as horovod_ops  # noqa: F401 - for collec
 def allreduce(tensor, name):
     """The sum of a tensor over all ranks, whatever its dtype, by the collective of that name."""
     return horovod_ops._allreduce(tensor, name=name)
+
+
+def rendezvous_store(port):
+    """The server of keys and values, listening on a port, that `horovodrun` keeps for its ranks.
+
+    Horovod's own class for it takes any free port. Its server drops a rank's address once that rank
+    is connected to all; when no other asks for it, only a list of hosts would tell. Here all stay.
+
+    Args:
+        port: the port.
+
+    Returns:
+        An HTTP server; its `serve_forever` is to be called.
+    """
+    package = 'run' if importlib.util.find_spec('horovod.run') else 'runner'
+    of_horovod = importlib.import_module('horovod.%s.http.http_server' % package)
+
+    class Handler(of_horovod.RendezvousHandler):
+        def do_DELETE(self):
+            self.send_status_code(200)
+
+    return of_horovod.RendezvousHTTPServer(('', port), Handler, 0)
 
 
 def horovod_aborts(instead):

@@ -1,20 +1,15 @@
 """The store of keys and values where Horovod's ranks meet, if no `horovodrun` keeps it."""
 
-import http.server
 import socket
-import socketserver
 import threading
 import time
 
-from keras_parallax.compat.horovod_api import hvd
+from keras_parallax.compat.horovod_api import hvd, rendezvous_store
 from keras_parallax.errors import StackError
 from keras_parallax.job import schedulers
 
 #: Ranks of one job may be started minutes apart, as where an image is not on every host yet.
 WAIT_SECONDS = 600
-
-#: Addresses of ranks are a few hundred bytes.
-_MOST_BYTES = 1 << 20
 
 
 def join(environ):
@@ -70,7 +65,7 @@ def _is_initialized():
 
 def _serve(port):
     try:
-        server = _Server(('', port), _Handler)
+        server = rendezvous_store(port)
     except OSError as error:
         raise StackError(
             'Rank 0 could not open port %d, where the ranks meet: %s. Name another by '
@@ -93,39 +88,3 @@ def _await(address, port, rank):
                     % (rank, address, port, error)
                 ) from error
             time.sleep(0.5)
-
-
-class _Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
-    daemon_threads = True
-
-    def __init__(self, *arguments):
-        super().__init__(*arguments)
-        self.values = {}
-
-
-class _Handler(http.server.BaseHTTPRequestHandler):
-    """Does what Gloo asks of `horovodrun` (`HTTPStore` of Horovod 0.19.5 and 0.28.1)."""
-
-    def do_GET(self):
-        value = self.server.values.get(self.path)
-        self._answer(404 if value is None else 200, value or b'')
-
-    def do_PUT(self):
-        length = int(self.headers.get('Content-Length') or 0)
-        if length > _MOST_BYTES:
-            self._answer(413)
-            return
-        self.server.values[self.path] = self.rfile.read(length)
-        self._answer(200)
-
-    def do_DELETE(self):
-        self._answer(200)
-
-    def _answer(self, code, body=b''):
-        self.send_response(code)
-        self.send_header('Content-Length', str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *arguments):
-        pass

@@ -40,14 +40,8 @@ def test_an_empty_value_is_one(port):
 
 def test_a_rank_that_is_done_may_say_so(port):
     assert ask(port, 'DELETE', '/global/0') == (200, b'')
-
-
-def test_what_no_rank_would_put_is_refused(port):
-    connection = http.client.HTTPConnection('localhost', port, timeout=10)
-    connection.putrequest('PUT', '/global/3')
-    connection.putheader('Content-Length', str(1 << 30))
-    connection.endheaders()
-    assert connection.getresponse().status == 413
+    # Another may not have read its address yet.
+    assert ask(port, 'GET', '/global/0')[1] == b'one\0two'
 
 
 def test_a_port_that_is_taken_is_named(port):
@@ -57,6 +51,8 @@ def test_a_port_that_is_taken_is_named(port):
 
 def test_a_rank_0_that_does_not_come_is_named(monkeypatch):
     monkeypatch.setattr(rendezvous_server, 'WAIT_SECONDS', -1)
+    # Other tests of this process may have initialized Horovod.
+    monkeypatch.setattr(rendezvous_server, '_is_initialized', lambda: False)
     environ = as_scheduler.variables("kubernetes", 1, 2, 1)
     with pytest.raises(StackError, match='Rank 1 has waited in vain for rank 0 at localhost'):
         rendezvous_server.join(environ)
