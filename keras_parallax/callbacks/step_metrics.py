@@ -18,7 +18,8 @@ class StepMetrics(keras_api.callbacks.Callback):
     The logs are those of Keras: so its progress bar, `History`, `CSVLogger` and `TensorBoard` show
     them. Those of an epoch are the means over its steps, those of a batch over the steps since the
     ranks have last told each other, which they do seldom enough to take less than 1 % of the time.
-    Give it to every rank. It logs, as numbers of one step,
+    Where tables have moved to other shards, they count from there on. Give it to every rank. It
+    logs, as numbers of one step,
 
     - `rows_touched`: different rows of all tables in the batch of a rank, the mean over the ranks;
     - `row_bytes_sent`, `row_bytes_received`: bytes of a host for rows of tables, their gradients
@@ -160,12 +161,14 @@ class _Looks:
         self._meter.note_examples(examples)
         self._until_look -= 1
         if self._until_look <= 0:
-            self.shown, self._last = self._look(self._last)
+            logs, self._last = self._look(self._last)
+            self.shown = logs or self.shown
 
     def end_epoch(self):
         self._begin()
         logs, self._last = self._look(self._at_epoch)
-        return logs
+        # There was no step since tables have moved, after the last one.
+        return logs or self.shown
 
     def _look(self, since):
         """Logs of the steps since some sums, and what the sums are now. Collective."""

@@ -76,6 +76,19 @@ def test_it_measures_again_in_the_next_fit_and_not_between(package):
 
 
 @PACKAGES
+def test_an_epoch_after_whose_last_step_tables_move_has_what_was_known(package):
+    model = model_of(package)
+
+    class Moves(cases.keras_module(package).callbacks.Callback):
+        def on_batch_end(self, batch, logs=None):
+            if batch == 2:
+                self.model.optimizer._parallax_step.measure()  # As `replan` does.
+
+    history = fit(model, [Moves(), kp.callbacks.StepMetrics(every=1)])
+    assert history['rows_touched'] == [8, 8] and len(history['step_seconds']) == 2
+
+
+@PACKAGES
 def test_a_model_without_a_strategy_is_refused(package):
     with pytest.raises(kp.ParallaxError, match='compile'):
         fit(model_of(package, strategy=False), [kp.callbacks.StepMetrics()])
