@@ -35,8 +35,9 @@ class Profile(keras_api.callbacks.Callback):
     traced also writes a file of events to `directory/rank-N`, in which TensorBoard shows the graph
     with the times of its operations.
 
-    Steps that are traced take longer, and one before them, too. Give it to every rank. Where ranks
-    do not wait for each other (`sync=False` and no variable that is reduced), each writes a trace
+    Steps that are traced take longer, and one before them, too; in a job with servers, what draws
+    random numbers in them, such as dropout, draws others. Give it to every rank. Where ranks do not
+    wait for each other (`sync=False` and no variable that is reduced), each writes a trace
     of its own, by its own clock: `trace-FIRST-LAST-rank-N.json`.
 
     What cannot be done is warned of, and training goes on: a directory that cannot be written,
