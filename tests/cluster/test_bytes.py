@@ -69,7 +69,8 @@ def test_four_hosts_send_at_most_a_tenth_more_than_the_rows_and_a_ring_of_dense_
         assert abs(said - least) <= 0.03 * least  # Row numbers are in the plan's floor.
         assert least <= sent <= 1.1 * least
         assert abs(sent - predicted) <= 0.1 * predicted
-        assert measured <= sent <= 1.1 * measured
+        # A host that comes late has sent rows of the first step before it begins to count.
+        assert 0.97 * measured <= sent <= 1.1 * measured
 
 
 def test_the_bytes_of_a_step_do_not_depend_on_the_size_of_the_table(cluster):
