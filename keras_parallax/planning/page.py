@@ -1,9 +1,9 @@
 """The plan as a page to look at, in one piece. Pure functions; the template stands beside them."""
 
 import html
-import os
 
 from keras_parallax.errors import PlanError
+from keras_parallax.html_templates import template_beside
 from keras_parallax.planning import charts, costs, memory, scaling
 from keras_parallax.planning.classify import SPARSE
 from keras_parallax.planning.summary import architecture_in_words, cluster_in_words, update_lines
@@ -43,21 +43,10 @@ _WORDS = {
 
 def to_html(plan, bandwidth=None, host_memory=None):
     """The page of a plan; arguments as of `Plan.to_html`."""
-    try:
-        import jinja2
-    except ImportError as error:
-        raise PlanError('A page of HTML needs jinja2: pip install jinja2.') from error
-    loader = jinja2.FileSystemLoader(os.path.dirname(os.path.abspath(__file__)))
-    environment = jinja2.Environment(
-        loader=loader,
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
+    template = template_beside(
+        __file__, PlanError, size=_size, seconds=seconds_in_words, counted=counted
     )
-    environment.filters.update(size=_size, seconds=seconds_in_words, counted=counted)
-    content = content_of(plan, bandwidth, host_memory)
-    return environment.get_template('page.html').render(content)
+    return template.render(content_of(plan, bandwidth, host_memory))
 
 
 def in_frame(page):

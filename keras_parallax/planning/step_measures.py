@@ -6,7 +6,7 @@ number once more.
 """
 
 import math
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import Dict, List, NamedTuple, Tuple
 
 import numpy as np
 
@@ -260,14 +260,13 @@ def slowest_of(seconds) -> Tuple[int, float]:
     return slowest, float(seconds[slowest] - np.mean(others)) if others else 0.0
 
 
-def steps_until_look(cost, step_seconds, share, at_most: Optional[int] = None):
+def steps_until_look(cost, step_seconds, share):
     """After how many steps to look again, so that looking takes a share of the time.
 
     Args:
         cost: seconds that a look takes.
         step_seconds: how long a step takes.
         share: the share, of all time.
-        at_most: a number of steps, `None` for any.
 
     Example:
         ```python
@@ -275,5 +274,4 @@ def steps_until_look(cost, step_seconds, share, at_most: Optional[int] = None):
         20
         ```
     """
-    steps = max(1, math.ceil(round(cost / max(1e-6, share * step_seconds), 6)))
-    return steps if at_most is None else min(steps, at_most)
+    return max(1, math.ceil(round(cost / max(1e-6, share * step_seconds), 6)))

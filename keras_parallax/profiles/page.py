@@ -1,9 +1,9 @@
 """A trace as a page to look at, in one piece. Pure functions; the template stands beside them."""
 
-import os
 from typing import List, NamedTuple
 
 from keras_parallax.errors import ProfileError
+from keras_parallax.html_templates import template_beside
 from keras_parallax.profiles import critical_path
 from keras_parallax.profiles.phases import PHASES
 
@@ -95,18 +95,7 @@ def together(times, least):
 
 def to_html(trace):
     """The page of a `trace.Trace`; `ProfileError` if what makes pages is missing."""
-    try:
-        import jinja2
-    except ImportError as error:
-        raise ProfileError('A page of HTML needs jinja2: pip install jinja2.') from error
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(os.path.dirname(os.path.abspath(__file__))),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    return environment.get_template('page.html').render(content_of(trace))
+    return template_beside(__file__, ProfileError).render(content_of(trace))
 
 
 def content_of(trace):

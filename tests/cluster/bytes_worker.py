@@ -51,10 +51,11 @@ def main(rows, width, ids, steps, local_aggregation=1, units=1):
     step = model.optimizer._parallax_step
     step.measure()
     train(1)
-    # Taken after steps of both workers alike, as a step ends for both at its barrier. At once: the
-    # others may go on with the next, for which this host sends rows.
-    before = sent()
     begun = step.meter.sums()
+    # No rank goes on before all have counted: for its next step this host would send rows.
+    step.gather(None)
+    before = sent()
+    step.gather(None)
     train(steps)
     counted = sent() - before
     of_ranks = step.gather(list(step.meter.sums() - begun))

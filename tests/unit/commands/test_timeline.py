@@ -39,7 +39,6 @@ def test_it_says_who_waited_for_whom_and_draws_it(tmpdir):
 
 
 def test_it_writes_a_page(tmpdir):
-    pytest.importorskip('jinja2')
     page = tmpdir.join('steps.html')
     assert run(written(tmpdir), '--html', page).exit_code == 0
     assert '<svg' in page.read_text('utf-8')

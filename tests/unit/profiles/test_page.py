@@ -3,8 +3,6 @@
 import re
 from html.parser import HTMLParser
 
-import pytest
-
 from keras_parallax.profiles import critical_path, page
 from keras_parallax.profiles.trace import Span, Trace
 
@@ -40,7 +38,6 @@ def test_rows_are_the_phases_of_each_rank_and_the_chain():
 
 
 def test_the_page_shows_words_and_steps_and_needs_no_network():
-    pytest.importorskip('jinja2')
     text = page.to_html(TRACE)
     elements = []
     parser = HTMLParser()
