@@ -3,6 +3,8 @@
 import time
 from typing import List
 
+import numpy as np
+
 from keras_parallax.compat import keras_api
 from keras_parallax.errors import ScopeError
 from keras_parallax.planning import step_measures
@@ -188,7 +190,8 @@ class _Looks:
         cost = max(cost for _, cost in of_ranks)
         self._until_look = self._every or step_measures.steps_until_look(cost, seconds, _SHARE)
         self._costs.append(time.perf_counter() - began)
-        return logs, now
+        # As Keras's own logs are: the TensorBoard of TensorFlow 1.11 takes no others.
+        return {name: np.float64(value) for name, value in logs.items()}, now
 
     @property
     def _cost(self):

@@ -1,9 +1,12 @@
 """Metrics of steps in one process. `tests/parallel/test_behaviour.py` has them on two ranks."""
 
+import glob
+import os
+
 import cases
 import numpy as np
 import pytest
-from frameworks import KERAS_PACKAGES
+from frameworks import KERAS_PACKAGES, tf
 
 import keras_parallax as kp
 
@@ -63,6 +66,21 @@ def test_keras_progress_bar_shows_the_numbers_as_they_are(package, capsys):
     fit(model_of(package), [kp.callbacks.StepMetrics()], verbose=1, epochs=1)
     shown = capsys.readouterr().out
     assert 'rows_touched: 8.0000' in shown and 'slowest_rank: 0.0000e+00' in shown
+
+
+@PACKAGES
+@pytest.mark.parametrize('first', [True, False])
+def test_keras_tensorboard_writes_them(package, first, tmp_path):
+    model, folder = model_of(package), str(tmp_path)
+    board = cases.keras_module(package).callbacks.TensorBoard(folder)
+    fit(model, [kp.callbacks.StepMetrics(), board][:: 1 if first else -1])
+    written = [
+        value.tag
+        for file in glob.glob(os.path.join(folder, '**', 'events*'), recursive=True)
+        for event in tf.train.summary_iterator(file)
+        for value in event.summary.value
+    ]
+    assert sum(tag.endswith('rows_touched') for tag in written) >= 2
 
 
 @PACKAGES
