@@ -40,7 +40,8 @@ class ParallaxStrategy:
             tables are gathered row by row, or reduced as dense ones where `density` tells that it
             is cheaper. `'ps'` puts dense variables on servers too. `'auto'` begins as `'hybrid'`;
             once the density of ten batches is measured, it makes tables dense where an allreduce
-            is cheaper.
+            is cheaper. Then it measures some steps by each of the others, without losing any, and
+            keeps the fastest.
         partitions: number of shards of every table, or a dict from names of variables to numbers;
             by default a shard on each server, or what the cost model says if `density` is given.
             `'search'` measures the first steps with several numbers, without losing any, and takes

@@ -30,6 +30,8 @@ class Case(NamedTuple):
         tolerance: greatest difference of a weight, relative to the largest entry it had at the
             start or has at the end, and of a loss, relative to itself.
         samples: number of samples of a joined batch, which ranks share equally; 0: one for each.
+        moves: architectures that the step follows in turn, each for two steps, after two by that
+            of the strategy.
     """
 
     model: Callable[[Any], Any]
@@ -40,10 +42,13 @@ class Case(NamedTuple):
     strategy: Dict[str, Any] = {}
     tolerance: float = 1e-5
     samples: int = 12
+    moves: tuple = ()
 
     @property
     def steps(self):
         """The number of steps to compare; a plan that changes does so after every tenth."""
+        if self.moves:
+            return 2 + 2 * len(self.moves)
         changes = any("'%s'" % word in str(self.strategy) for word in ('auto', 'search'))
         return 20 if changes else 10
 
@@ -883,6 +888,10 @@ def _engine_cases():
         found['many_regularized_rowwise'] = CASES['regularized']._replace(
             optimizer=CASES['our_RowwiseAdagrad'].optimizer, strategy={'partitions': 5}
         )
+    # As `architecture='auto'` tries them; what has left its shards comes back to some.
+    for name in ('regularized_adam', 'columns', 'tf_adam'):
+        moves = ('ps', 'allreduce', 'ps', 'hybrid')
+        found['moved_' + name] = CASES[name]._replace(moves=moves)
     found['search_chosen'] = found['waiting']._replace(
         strategy={
             'partitions': {'words/embeddings': 'search', 'classes/embeddings': 3},

@@ -51,6 +51,8 @@ JOBS['two ranks'] = {
     'allreduce': Entry('adagrad', ALLREDUCE),
     # A density is measured in ten steps; then the table becomes dense.
     'auto': Entry('auto_400_adam', AUTO, half=11, steps=22),
+    # Saved between trials: by ps, which hybrid came before, and allreduce comes after.
+    'tried': Entry('moved_regularized_adam', {}, half=3, steps=10),
     'async': Entry('adam', ASYNC),
     'tf_adam': Entry('tf_adam', {}),
     'tf_adagrad': Entry('tf_adagrad', PS_3),
@@ -61,6 +63,7 @@ JOBS['three ranks'] = {
     'ps to allreduce': after('ps', 'parts', ALLREDUCE),
     'ps to hybrid': after('ps_3', 'single.h5', {}),
     'allreduce to ps': after('allreduce', 'parts', PS_3),
+    'tried to allreduce': after('tried', 'parts', ALLREDUCE),
     'auto to auto': after('auto', 'parts', AUTO),
     'async to async': after('async', 'parts', ASYNC),
     'tf_adam to ps': after('tf_adam', 'single.h5', PS_3),

@@ -17,8 +17,9 @@ from keras_parallax.step.train_step import step_of
 class PlanReport(keras_api.callbacks.Callback):
     """Prints the plan of a model when the density of its tables is measured, on rank 0.
 
-    That is after the first ten batches, or when training begins if nothing is to be measured. If
-    training ends before, it prints what is known by then. Give it to every rank or to rank 0.
+    That is after the first ten batches, or when training begins if nothing is to be measured; with
+    `architecture='auto'`, when the fastest is chosen. If training ends before, it prints what is
+    known by then. Give it to every rank or to rank 0.
 
     Args:
         path: where to write the plan, too: as JSON, or if it ends with `.html` as a page to look
@@ -88,7 +89,7 @@ class _Pending:
         self._is_made = False
 
     def report_if_measured(self):
-        if not self._step.measures_density:
+        if not (self._step.measures_density or self._step.tries):
             self.report()
 
     def report(self):

@@ -319,6 +319,18 @@ def assign_freed(variable, value):
     return tf.assign(variable, value, validate_shape=False).op
 
 
+def looked_up(variable, rows):
+    """Rows of a variable of either kind, of numbers `[n]`, and nothing else of it.
+
+    To read a resource whole whose rows are written is to copy it whole.
+    """
+    if isinstance(variable, ResourceVariable):
+        return _gen_resource_ops.resource_gather(
+            variable.handle, rows, dtype=variable.dtype.base_dtype
+        )
+    return tf.gather(variable.read_value(), rows)
+
+
 def zeros(shape, dtype):
     """Zeros that are made where they are placed.
 

@@ -16,6 +16,7 @@ from keras_parallax.planning.request import (
     is_table,
 )
 from keras_parallax.planning.search import Search
+from keras_parallax.planning.trials import Trials
 from keras_parallax.planning.units import counted, numbered
 
 
@@ -108,6 +109,7 @@ class Plan(NamedTuple):
         cluster: the `costs.Cluster` that it is for; `None` if every rank works for itself.
         fp16: `costs.Halved`: what travels in half precision.
         basis: the `Basis` from which it was made.
+        trials: the `trials.Trials` of a job that tries architectures, or has.
     """
 
     variables: Tuple[PlannedVariable, ...]
@@ -116,16 +118,19 @@ class Plan(NamedTuple):
     cluster: Optional[costs.Cluster] = None
     fp16: costs.Halved = costs.NOTHING_HALVED
     basis: Optional[Basis] = None
+    trials: Optional[Trials] = None
 
     @property
     def architecture(self):
         """What the plan comes to.
 
-        `'allreduce'` or `'ps'` if asked for; otherwise `'hybrid'`, or `'allreduce'` when nothing is
-        sparse, or `'ps'` when nothing is dense.
+        `'allreduce'` or `'ps'` if asked for, or if a job that tries architectures follows it;
+        otherwise `'hybrid'`, or `'allreduce'` when nothing is sparse, or `'ps'` when nothing is
+        dense.
         """
-        if self.requested in (architectures.ALLREDUCE, architectures.PS):
-            return self.requested
+        followed = self.trials.following if self.trials else self.requested
+        if followed in (architectures.ALLREDUCE, architectures.PS):
+            return followed
         kinds = {variable.kind for variable in self.variables}
         if rules.SPARSE not in kinds:
             return 'allreduce'
@@ -224,8 +229,11 @@ class Plan(NamedTuple):
         )
         return plan.with_updates({planned.name: planned.update for planned in self.variables})
 
-    def as_followed(self, shards, density):
-        """The plan with the shards that variables have now, and the densities measured, by name."""
+    def as_followed(self, shards, density, trials=None):
+        """The plan with the shards that variables have now, and the densities measured, by name.
+
+        With `trials`, it is one of those that were tried.
+        """
         variables = []
         for planned in self.variables:
             own = shards.get(planned.name, ())
@@ -236,7 +244,8 @@ class Plan(NamedTuple):
             if planned.name in density:
                 planned = planned._replace(alpha=density[planned.name], measured=True)
             variables.append(planned)
-        return self._replace(variables=tuple(variables))
+        requested = architectures.AUTO if trials else self.requested
+        return self._replace(variables=tuple(variables), requested=requested, trials=trials)
 
     def __getitem__(self, name):
         """The `PlannedVariable` called `name`; of a number, the field at that index."""
@@ -256,6 +265,7 @@ class Plan(NamedTuple):
         return {
             'architecture': self.architecture,
             'requested': self.requested,
+            'trials': plain(self.trials),
             'servers': self.servers,
             'cluster': plain(self.cluster),
             'fp16': plain(self.fp16),

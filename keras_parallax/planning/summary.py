@@ -54,11 +54,8 @@ def architecture_in_words(plan):
         'ps': 'no variable is dense',
         'hybrid': 'chosen by cost',
     }
-    return '%s (%s; %r was asked for)' % (
-        plan.architecture,
-        causes[plan.architecture],
-        plan.requested,
-    )
+    cause = plan.trials.in_words() if plan.trials else causes[plan.architecture]
+    return '%s (%s; %r was asked for)' % (plan.architecture, cause, plan.requested)
 
 
 def _variables(plan, prediction):

@@ -40,9 +40,11 @@ class StepOperations:
         meter: the `DensityMeter` of tables whose density is not known, or `None`.
         state: the optimizer's `OptimizerState`, or `None`.
         storage: the variables on this rank's server that belong to this plan.
+        span: the ids of the first and of the last of all operations that were built for it.
     """
 
     def __init__(self, spec, request, tables):
+        first = tensorflow_api.operation_id(tf.no_op())
         self._spec, self._collectives, self._weights = spec, {}, None
         self.prefix = '%s.%d' % (spec.settings.name, next(_numbers))
         sharded = any(table.shards for table in tables.values())
@@ -108,6 +110,7 @@ class StepOperations:
                 self.interruptions.extend(self._exchange.host.interruptions())
             # Where a process is gone this may never end: so it comes last.
             self.interruptions.append(queues.closing(end.awaited))
+        self.span = first, tensorflow_api.operation_id(tf.no_op())
 
     def _make_host(self):
         """The `HostGroup` with which this rank exchanges rows, or `None` if it goes alone."""

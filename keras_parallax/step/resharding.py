@@ -1,11 +1,16 @@
-"""Moves tables to other shards, and an optimizer's state along, while a job is training."""
+"""Moves variables, and an optimizer's state along, while a job is training.
+
+Tables go to other shards, shards to every rank, and what every rank holds to shards.
+"""
 
 from keras_parallax.compat import tensorflow_api
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.errors import PlanError
 from keras_parallax.planning import architectures
+from keras_parallax.planning.classify import SPARSE
 from keras_parallax.planning.search import Search
 from keras_parallax.step.operations import StepOperations
+from keras_parallax.tables import initial_values, loss_analysis, sharding
 from keras_parallax.tables.pull import pull_again, redirect_readers
 from keras_parallax.tables.rows import Rows, ShardedRows
 from keras_parallax.tables.sharded_variable import ShardedVariable
@@ -34,11 +39,15 @@ def check_moves(spec, operations):
     )
 
 
-def may_move(step):
-    """Whether a step's tables can move: their slots are known, and no other step trains them."""
+def may_move(step, variables=None):
+    """Whether variables can move: their slots are known, and no other step trains them.
+
+    They are the step's tables, if it is not said which.
+    """
+    variables = set(step.tables if variables is None else variables)
     others = [other for other in step.spec.scope.runs.train_steps if other is not step]
     return step.state is not None and all(
-        step.tables.keys().isdisjoint(other.tables) for other in others
+        variables.isdisjoint(other.spec.variables) for other in others
     )
 
 
@@ -48,16 +57,28 @@ def reshard(step, request, plan):
     Returns the step's tables from now on, a dict from variables, and its `StepOperations`.
     """
     spec, rank, old_weights = step.spec, step.rank, list(step.weights)
-    tables, moved, replicated = dict(step.tables), [], []
+    tables, moved, replicated, fills = {}, [], [], {}
     with spec.loss.graph.as_default():
+        members = loss_analysis.members_of(spec.loss, spec.records)
         for variable, planned in zip(spec.variables, plan.variables):
-            table = tables.get(variable)
-            if table is None or table.plan.shards == planned.shards:
-                continue
-            if planned.shards:
-                moved.append(MovedTable(table, planned, rank))
-            else:
-                replicated.append(ReplicatedTable(tables.pop(variable)))
+            table = step.tables.get(variable)
+            if table is not None and table.shards:
+                if not planned.shards:
+                    replicated.append(ReplicatedTable(table, planned))
+                elif table.plan.shards != planned.shards:
+                    moved.append(MovedTable(table, planned, rank))
+            elif planned.shards or planned.kind == SPARSE:
+                table = sharding.table_of(variable, planned, spec.scope)
+                if planned.shards:
+                    forget_variable(variable)
+                    fills[table] = sharding.shard_table(
+                        table, _REPLICAS, members, rank, step.is_past
+                    )
+            if planned.shards or planned.kind == SPARSE:
+                tables[variable] = table
+        # Slots would be kept whose storage is about to be freed.
+        spec.adapter.forget_slots([table.variable for table in fills])
+        spec.adapter.forget_slots([of_all.table.variable for of_all in replicated])
         operations = StepOperations(spec, request, tables)
         tensorflow_api.set_control_inputs(step.whole_step, operations.operations)
         weights = operations.weights if old_weights else []
@@ -71,7 +92,8 @@ def reshard(step, request, plan):
         for variable in old_storage:
             forget_variable(variable)
             release.append(tensorflow_api.memory_release(variable))
-    operations.initialize([moved_table.table for moved_table in moved])
+    new = [moved_table.table for moved_table in moved] + list(fills)
+    operations.initialize(new, list(fills.values()))
     for replicated_table in replicated:
         replicated_table.fetch(spec.scope.session)
     pairs = [moved_table.pair for moved_table in moved] + list(zip(old_weights, weights))
@@ -81,6 +103,10 @@ def reshard(step, request, plan):
     return tables, operations
 
 
+#: Where the rows of a variable come from that every rank has held: rank 0 copies its own.
+_REPLICAS = initial_values.ValueSource(held=True, initializer=None)
+
+
 class ReplicatedTable:
     """A table that every rank holds from now on, and its shards, until its rows are copied.
 
@@ -88,20 +114,24 @@ class ReplicatedTable:
     run it must be opened anew.
     """
 
-    def __init__(self, table):
-        self.table, self._shards = table, table.plan.shards
+    def __init__(self, table, planned):
+        self.table, self._planned, self._shards = table, table.plan.shards, table.shards
         variable = table.variable
         self._old = _weight(table)
+        table.follow(planned)
         ShardedVariable.give_back(variable)
         remember_variable(variable)
         table.former.rebuild()
-        read = variable.read_value()
-        for pulled in table.pulls:
-            redirect_readers(pulled.rows, tf.gather(read, pulled.split.ids))
+        self._value = tf.placeholder(table.dtype, planned.shape)
+        with table.former.own():
+            self._fill = tensorflow_api.assign_freed(variable, self._value)
+            again = [tensorflow_api.looked_up(variable, pulled.split.ids) for pulled in table.pulls]
+        for pulled, rows in zip(table.pulls, again):
+            redirect_readers(pulled.rows, rows)
+        table.pulls[:] = [pulled._replace(rows=rows) for pulled, rows in zip(table.pulls, again)]
         if table.penalties:
             redirect_readers(table.penalty_terms[0], table.penalties[0])
-        self._value = tf.placeholder(table.dtype, table.plan.shape)
-        self._fill = tensorflow_api.assign_freed(variable, self._value)
+            table.penalty_terms = table.penalties[:1]
 
     def fetch(self, session):
         """Copies the rows to this rank's variable."""
@@ -109,7 +139,7 @@ class ReplicatedTable:
 
     def release(self, rank):
         """The operations that free the memory of the shards on a rank's server."""
-        return _release(self.table, self.table.shards, self._shards, rank)
+        return _release(self.table, self._shards, self._planned, rank)
 
 
 class MovedTable:

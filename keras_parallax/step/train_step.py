@@ -2,6 +2,7 @@
 
 import itertools
 
+from keras_parallax.compat import tensorflow_api
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.errors import ParallaxError
 from keras_parallax.session.graph_lock import lock_of
@@ -35,6 +36,8 @@ class TrainStep:
         after_runs: functions of the seconds that a run has taken, and of whether `density` is new.
         meter: the `StepMeter` while the step is measured, else `None`.
         tracer: the `traced_runs.Tracer` while runs of the step are traced, else `None`.
+        trials: the `trials.Trials` of the architectures that the job has tried, or `None`.
+        tries: whether it tries architectures, or is going to.
         epochs: number of epochs that `fit` has trained.
         saved_fit: what a checkpoint says of the `fit` that it was saved in, until one goes on.
         name_scope: the name scope in which Keras builds the step: its own slots have their names
@@ -54,6 +57,7 @@ class TrainStep:
         self.whole_step = tf.group(*operations.operations)
         self.density, self.after_runs, self.meter, self.tracer = {}, [], None, None
         self.epochs, self.saved_fit = 0, None
+        self.trials, self.tries, self._past = None, False, []
         self.name_scope = spec.loss.graph.get_name_scope()
         self.backend = spec.package.backend
 
@@ -61,20 +65,32 @@ class TrainStep:
     def plan(self):
         """The `Plan` that the step follows, with the densities that it has measured."""
         shards = {table.name: table.plan.shards for table in self.tables.values()}
-        return self._plan.as_followed(shards, self.density)
+        return self._plan.as_followed(shards, self.density, self.trials)
 
     @property
     def measures_density(self):
         """Whether the densities of tables are yet to be measured."""
         return self.operations.meter is not None and not self.density
 
-    def replan(self, request):
+    @property
+    def has_moved(self):
+        """Whether it has followed another plan before."""
+        return bool(self._past)
+
+    def is_past(self, operation):
+        """Whether an operation of the graph is of what the step was made of, and is no more."""
+        number = tensorflow_api.operation_id(operation)
+        return any(first <= number <= last for first, last in self._past)
+
+    def replan(self, request, plan=None):
         """Follows another plan from now on; weights and slots stay. A collective call.
 
-        Tables may get other shards, or none, and become dense, if `resharding.may_move`.
+        Variables may get other shards, or none, or shards where they had none, if
+        `resharding.may_move`. It is what follows from the request, if it is not said which plan.
         """
         with lock_of(self.spec.loss.graph).held():
-            plan = self.spec.plan_for(request)
+            plan = plan or self.spec.plan_for(request)
+            self._past.append(self.operations.span)
             self.tables, self.operations = resharding.reshard(self, request, plan)
             self.request, self._plan = request, plan
             if self.meter is not None:
@@ -105,7 +121,8 @@ class TrainStep:
             if measured:
                 # Workers that do not wait for each other do not gather it: each knows its own.
                 gather = self.gather if self.sync else lambda value: [value]
-                self.density = meter.density(self.spec.scope.session, gather)
+                density = meter.density(self.spec.scope.session, gather)
+                self.density = dict(self.density, **density)
             for notify in self.after_runs:
                 notify(seconds, measured)
 
@@ -205,7 +222,10 @@ def _go_on(step, before):
 
 def _build(spec):
     request = spec.asked
-    plan, scope, rank, gather = spec.plan_for(request), spec.scope, spec.job.rank, spec.job.gather
+    scope, rank, gather = spec.scope, spec.job.rank, spec.job.gather
+    others = scope.runs.train_steps if scope else []
+    held = {variable for step in others if step.has_moved for variable in step.spec.variables}
+    plan = sharding.as_they_lie(spec.plan_for(request), spec.variables, held)
     spec.settings.tables.require_tables(plan, request)
     sharded = any(planned.shards for planned in plan.variables)
     present, several = {}, scope is not None and spec.job.size > 1

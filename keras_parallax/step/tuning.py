@@ -1,4 +1,4 @@
-"""What a job learns from its first steps, and does about it: densities, places, shard numbers."""
+"""What a job learns from its first steps, and does about it: densities, places, architecture."""
 
 from keras_parallax.logs import logger
 from keras_parallax.planning import architectures, predict
@@ -6,6 +6,7 @@ from keras_parallax.planning.classify import SPARSE
 from keras_parallax.planning.search import Search
 from keras_parallax.step import partition_search
 from keras_parallax.step.agreement import model_report
+from keras_parallax.step.architecture_search import ArchitectureSearch
 from keras_parallax.step.resharding import may_move
 
 #: Shards move if this fraction of the busiest server's share of the row traffic is taken off it.
@@ -21,7 +22,11 @@ class Tuning:
     """
 
     def __init__(self, step):
-        self._step, self._search = step, None
+        self._step, self._search, self._architectures = step, None, None
+        # One that has no shards from the start has nothing on servers to compare with.
+        step.tries = (
+            step.spec.asked.architecture == architectures.AUTO and step.has_shards and step.size > 1
+        )
         if isinstance(step.spec.asked.partitions, Search):
             with step.call('the first training call of a model'):
                 self._search = self._begin_search()
@@ -70,14 +75,37 @@ class Tuning:
 
     def after_run(self, seconds, measured):
         """Takes note of a step, and of whether densities were measured since the last one."""
-        if measured and self._use_density():
+        if measured and self._architectures is None and self._use_density():
             return
         if self._search is not None and not may_move(self._step):
             if self._step.rank == 0:
                 logger.info('no search for partitions: another model trains a table too.')
             self._search = None
-        if self._search is not None and not self._search.after_step(seconds):
-            self._search = None
+        if self._search is not None:
+            if not self._search.after_step(seconds):
+                self._search = None
+        elif self._step.tries and not self._step.measures_density:
+            self._step.tries = self._try_architectures(seconds)
+
+    def _try_architectures(self, seconds):
+        """Takes note of a step, where architectures are tried; returns whether that goes on."""
+        step, tell = self._step, _tell_architectures if self._step.rank == 0 else None
+        if not may_move(step, step.spec.variables):
+            if tell is not None:
+                logger.info(
+                    'architectures are not tried%s: %s.',
+                    ' any more' if step.trials else '',
+                    "the optimizer's slots cannot move"
+                    if step.state is None
+                    else 'another model trains a variable too',
+                )
+            if step.trials is not None:
+                step.trials = step.trials._replace(is_over=True)
+            return False
+        if self._architectures is None:
+            self._architectures = ArchitectureSearch(step, self._request(), tell)
+            return not step.trials.is_over
+        return self._architectures.after_step(seconds)
 
     def _use_density(self):
         """Whether the step follows another plan from now on."""
@@ -104,6 +132,10 @@ class Tuning:
             )
         step.replan(request)
         return True
+
+
+def _tell_architectures(report):
+    logger.info('architectures were tried.\n%s', report)
 
 
 def _tell(report):

@@ -6,6 +6,7 @@ a session runs what is new in it: who reads the storage gets the shards' rows, w
 writes to the shards, and what can be neither says so when it is run.
 """
 
+import contextlib
 from typing import NamedTuple, Tuple
 
 from keras_parallax.compat import graph_queries, tensorflow_api
@@ -80,6 +81,18 @@ class FormerStorage:
         """The operations that write to the table, a list."""
         return [written.operation for written in self._written]
 
+    @contextlib.contextmanager
+    def own(self):
+        """While open, what is built to use the storage uses the storage itself for good."""
+        storage = self._aliases[0].tensor
+        users = set(storage.consumers())
+        yield
+        self.leave(set(storage.consumers()) - users)
+
+    def leave(self, operations):
+        """Has operations that use the storage use the storage itself for good."""
+        self._seen.update(operations)
+
     def replace(self, tensor, replacement):
         """Has whatever reads a tensor, now or later, read another.
 
@@ -126,11 +139,13 @@ class FormerStorage:
         return bool(users)
 
     def rebuild(self):
-        """Has all that was redirected go where the table lies now."""
+        """Has all that was redirected go where the table lies now, be that the storage again."""
         for value, after in self._wholes:
             tensorflow_api.replace_input(value.op, 0, self._value(after))
         for operation, ready, write in self._written:
-            tensorflow_api.set_control_inputs(operation, [ready] + writes.build(self._table, write))
+            with self.own():
+                built = writes.build(self._table, write)
+            tensorflow_api.set_control_inputs(operation, [ready] + built)
 
     def _uses(self, alias):
         users = {user for user in alias.tensor.consumers() if user.type != tensorflow_api.LINK}
@@ -140,7 +155,8 @@ class FormerStorage:
         with tf.name_scope(None), tf.name_scope('parallax/%s/whole/' % self._table.name):
             with tf.control_dependencies(None), tf.control_dependencies(after):
                 if not self._table.is_sharded:
-                    return self._table.variable.read_value()
+                    with self.own():
+                        return self._table.variable.read_value()
                 return self._table.linked(whole_of(self._table, fresh=bool(after)))
 
     def _read(self, after=()):

@@ -5,35 +5,57 @@ from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.planning import classify
 from keras_parallax.tables import initial_values, loss_analysis
 from keras_parallax.tables.former_storage import FormerStorage
-from keras_parallax.tables.pull import pull_new_lookup, redirect_lookups, redirect_readers
+from keras_parallax.tables.pull import (
+    pull_again,
+    pull_new_lookup,
+    redirect_lookups,
+    redirect_readers,
+)
 from keras_parallax.tables.sharded_variable import ShardedVariable
 from keras_parallax.tables.table import Table
 
 
-def shard_table(table, source, members, rank):
+def shard_table(table, source, members, rank, is_past=lambda operation: False):
     """Moves a table to its shards: every read of it, in every model of the graph, goes to them.
 
     Keras has built its layers on an ordinary variable, because only the loss tells whether the
     variable is sparse. That variable's storage is given up; the graph is rewired in place, so
-    sessions that have run it must be opened anew. The loss depends on the operations in `members`.
+    sessions that have run it must be opened anew. A table that was sharded before, and then held by
+    every rank, pulls again what it has pulled.
 
-    Returns what this process does for the start values of the shards, a `FillPlan`.
+    Args:
+        table: the `Table`, which has the plan of its shards.
+        source: the `ValueSource` of its rows.
+        members: the operations that the loss depends on, a set.
+        rank: this process's rank.
+        is_past: function that tells whether an operation is of a step that runs no more.
+
+    Returns:
+        What this process does for the start values of the shards, a `FillPlan`.
     """
     variable = table.variable
     storage = tensorflow_api.storage(variable)
     lookups, users = [], storage.consumers()
     if table.by_row:
-        lookups = graph_queries.reads(variable).lookups
+        again = {pulled.rows.op for pulled in table.pulls}
+        found = graph_queries.reads(variable).lookups
+        lookups = [lookup for lookup in found if not (lookup in again or is_past(lookup))]
     table.make_shards()
     fill = initial_values.fill_plan(table, source, rank)
     # What fills the shards reads the storage itself, and frees it.
     own = set(storage.consumers()) - set(users)
+    own.update(filter(is_past, users))
     variable.graph.add_to_collection(
         tf.GraphKeys.SAVEABLE_OBJECTS, tensorflow_api.saveable(variable)
     )
+    table.pulls[:] = [pull_again(table, pulled, rank) for pulled in table.pulls]
     redirected = redirect_lookups(table, lookups, members, rank)
     ShardedVariable.adopt(variable, table, lambda ids: pull_new_lookup(table, ids, rank))
-    table.former = FormerStorage(table, storage, own)
+    if table.former is None:
+        table.former = FormerStorage(table, storage, own)
+    else:
+        table.former.leave(own)
+        table.former.rebuild()
     for lookup, output in redirected:
         table.former.replace(lookup, output)
     # What still reads the variable whole (a model that shows or tests it) gets all shards.
@@ -69,7 +91,8 @@ def redirect_penalties(table, members):
         with tf.device(shard.device):
             parts.append(table.regularizer(shard))
     total = tf.add_n(parts)
-    for term in table.penalty_terms:
+    # A model that is compiled again has its loss from the layers' own.
+    for term in table.penalties + table.penalty_terms:
         readers = [reader for reader in term.consumers() if reader in members]
         redirect_readers(term, total, readers)
     table.penalty_terms = [total]
@@ -106,6 +129,26 @@ def set_aside(variables, plan, session):
     return dict(zip(new, present))
 
 
+def as_they_lie(plan, variables, held):
+    """A plan for variables that another model may train already, which stay where they are.
+
+    Args:
+        plan: the `Plan`.
+        variables: the model's trainable variables, in order.
+        held: variables of models that have been moved: those without shards every rank holds.
+    """
+    lying = []
+    for variable, planned in zip(variables, plan.variables):
+        if isinstance(variable, ShardedVariable) and not planned.shards:
+            table = variable.table
+            kind = classify.SPARSE if table.by_row else planned.kind
+            planned = planned._replace(kind=kind, shards=table.plan.shards)
+        elif variable in held and not isinstance(variable, ShardedVariable):
+            planned = planned._replace(shards=(), count_reason='')
+        lying.append(planned)
+    return plan._replace(variables=tuple(lying))
+
+
 def make_tables(loss, variables, plan, sources, scope, rank):
     """Makes the `Table` of each sparse variable, sharded if the plan has shards for it.
 
@@ -120,15 +163,29 @@ def make_tables(loss, variables, plan, sources, scope, rank):
         if planned.kind != classify.SPARSE and not planned.shards:
             continue
         if isinstance(variable, ShardedVariable):
-            table = variable.table
-        else:
-            servers = scope.servers if scope else None
-            ranks = (scope.job.rank, scope.job.size) if scope else ()
-            table = Table(variable, planned, records.get(variable), servers, *ranks)
-            if planned.shards:
-                forget_variable(variable)
-                fills[table] = shard_table(table, sources[variable], members, rank)
-        tables[variable] = table
-        if scope:
-            scope.tables_by_name[table.name] = table
+            tables[variable] = variable.table
+            continue
+        table = tables[variable] = table_of(variable, planned, scope)
+        if planned.shards:
+            forget_variable(variable)
+            fills[table] = shard_table(table, sources[variable], members, rank)
     return tables, fills
+
+
+def table_of(variable, planned, scope):
+    """The `Table` of a variable that is not sharded, which follows a plan from now on.
+
+    That of one that was sharded before knows who reads it.
+    """
+    table = scope.tables_by_name.get(planned.name) if scope else None
+    is_known = table is not None and table.former is not None and table.variable is variable
+    if is_known and table.by_row == (planned.kind == classify.SPARSE):
+        table.follow(planned)
+        return table
+    servers = scope.servers if scope else None
+    ranks = (scope.job.rank, scope.job.size) if scope else ()
+    record = scope.records.get(variable) if scope else None
+    table = Table(variable, planned, record, servers, *ranks)
+    if scope:
+        scope.tables_by_name[table.name] = table
+    return table

@@ -28,7 +28,8 @@ class Table(Exchanged):
         penalties: the scalar tensors that the regularizer returned when the layer was built.
         penalty_terms: the scalar tensors through which the regularizer enters the loss now.
         shards: the shard variables, in order; empty if every rank holds the whole table.
-        pulls: the `Pull`s of its rows, in every model; empty without shards.
+        pulls: the `Pull`s of its rows, in every model; if every rank holds a table that had shards,
+            they have rows of the rank's own, and else there are none.
         plan: the `PlannedVariable`.
         rank, size: this process's rank, and the number of ranks.
         handle: with shards, a resource handle that stands for the table where TensorFlow asks for
@@ -52,6 +53,10 @@ class Table(Exchanged):
         self.penalty_terms = self.penalties
         self.shards = []
         self.pulls = []
+
+    def follow(self, planned):
+        """Follows another `PlannedVariable`; its shards are yet to be made."""
+        self.plan, self.shards = planned, []
 
     def gather(self, number, rows):
         """As `Exchanged.gather`."""

@@ -599,6 +599,44 @@ def shared_trainers(rank, asked):
     return {'end': [weight for model in models for weight in model.get_weights()]}
 
 
+def joined_later(rank, architecture):
+    """Two models train one table; the first has been moved before, and is compiled again."""
+    rank.keras.backend.clear_session()
+    rank = rank._replace(strategy=kp.ParallaxStrategy())
+    with rank.strategy:
+        models = cases.two_on_one_table(rank.keras)
+        for model in models:
+            rank.compile(model, 'sgd')
+    for model in models:
+        model.set_weights(cases.start_weights(model))
+    first, second = models
+    rank.train(first, 0, 2)
+    step = train_step.step_of(first)
+    step.replan(step.request._replace(architecture=architecture))
+    for model in (first, second, first):
+        rank.train(model, 2, 4)
+    with rank.strategy:
+        rank.compile(first, 'sgd')
+    for model in (first, second):
+        rank.train(model, 4, 6)
+    exchanges = np.array([one.exchange for one in rank.strategy.plan(first).variables])
+    weights = [weight for model in models for weight in model.get_weights()]
+    return {'end': weights, 'exchanges': exchanges}
+
+
+def regularized_again(rank):
+    """A model whose table has a regularizer is compiled a second time."""
+    model = cases.CASES['regularized'].model(rank.keras)
+    with rank.strategy:
+        rank.compile(model, 'adam')
+    model.set_weights(cases.start_weights(model))
+    rank.train(model, 0, 2)
+    with rank.strategy:
+        rank.compile(model, 'adam')
+    rank.train(model, 2, 6)
+    return {'end': model.get_weights()}
+
+
 def cannot_move(rank):
     """An optimizer of TensorFlow's that keeps more than numbers besides its slots."""
 

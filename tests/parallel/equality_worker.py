@@ -14,6 +14,7 @@ import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir))
 import cases  # noqa: E402
+import moving  # noqa: E402
 
 import keras_parallax as kp  # noqa: E402
 from keras_parallax.session.graph_scope import scope_of  # noqa: E402
@@ -32,7 +33,8 @@ def run(case, keras, name):
         model.compile(optimizer, case.loss)
     model.set_weights(cases.start_weights(model))
     losses = []
-    for batch in cases.joined_batches(case, strategy.size):
+    for number, batch in enumerate(cases.joined_batches(case, strategy.size)):
+        moving.follow(model, case, number)
         mine = cases.share(batch, strategy.rank, strategy.size)
         losses.append(float(np.ravel(model.train_on_batch(*mine))[0]))
     return strategy, losses, model

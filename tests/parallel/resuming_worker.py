@@ -13,6 +13,7 @@ import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir))
 import cases  # noqa: E402
+import moving  # noqa: E402
 import resumed  # noqa: E402
 from any_keras import keras  # noqa: E402
 from frameworks import TF2  # noqa: E402
@@ -48,13 +49,19 @@ def build(package, case, arguments):
     return strategy, model
 
 
+def train(model, case, batches, first):
+    for number, batch in enumerate(batches, first):
+        moving.follow(model, case, number)
+        cases.train(model, [batch])
+
+
 def run(folder, name, entry, addresses):
     case, arguments = cases.find(entry.case), dict(entry.strategy)
     if arguments.get('servers') == 'dedicated':
         arguments['servers'] = addresses
     strategy, model = build(keras, case, arguments)
     if entry.source is None:
-        cases.train(model, share(case, strategy, 0, entry.half))
+        train(model, case, share(case, strategy, 0, entry.half), 0)
         job.start().barrier()
         note(folder, name + '/half', strategy, model)
         if strategy.is_chief:
@@ -69,7 +76,9 @@ def run(folder, name, entry, addresses):
         note(folder, name + '/half', strategy, model)
         # With sync=False nothing else keeps another rank from training.
         job.start().barrier()
-    cases.train(model, share(case, strategy, entry.half, entry.steps))
+    if entry.source is not None:
+        case = case._replace(moves=())
+    train(model, case, share(case, strategy, entry.half, entry.steps), entry.half)
     job.start().barrier()
     note(folder, name + '/end', strategy, model, epoch=epoch)
     job.start().barrier()

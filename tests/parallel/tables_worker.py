@@ -283,9 +283,9 @@ def moved(run, case):
         for name, tensor in {**tensors, **late}.items():
             given['%s.%d' % (name, begin)] = run.backend.get_session().run(tensor)
         run.together()
+        if run.strategy is not None:
+            given['planned.%d' % begin] = str(run.strategy.plan(model).variables[0])
     given['end'] = model.get_weights()[0]
-    if run.strategy is not None:
-        given['shards'] = str(run.strategy.plan(model).variables[0])
     return given
 
 

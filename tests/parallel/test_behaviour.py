@@ -695,6 +695,38 @@ def test_a_table_that_two_models_train_stays_where_it_is(shown, keras):
     assert_both_end_with(shown.ranks, weights)
 
 
+@behaviour('joined_later:ps', 'joined_later:allreduce')
+def test_a_model_that_is_compiled_after_another_was_moved_finds_its_variables(shown, keras):
+    keras.backend.clear_session()
+    models = cases.two_on_one_table(keras)
+    for model in models:
+        compile_plain(keras, model, 'sgd')
+        model.set_weights(cases.start_weights(model))
+    first, second = models
+    for model, begin, end in (
+        (first, 0, 2), (first, 2, 4), (second, 2, 4), (first, 2, 4), (first, 4, 6), (second, 4, 6)
+    ):  # fmt: skip
+        cases.train(model, joined(begin, end))
+    weights = [weight for model in models for weight in model.get_weights()]
+    assert_both_end_with(shown.ranks, weights)
+    # They stay where they are.
+    for rank in shown.ranks:
+        on_servers = {name == 'servers' for name in np.ravel(rank['exchanges'])}
+        assert on_servers == {shown.argument == 'ps'}
+
+
+@behaviour('regularized_again')
+def test_a_regularizer_is_there_when_a_model_is_compiled_again(shown, keras):
+    keras.backend.clear_session()
+    model = cases.CASES['regularized'].model(keras)
+    compile_plain(keras, model, 'adam')
+    model.set_weights(cases.start_weights(model))
+    cases.train(model, joined(0, 2))
+    compile_plain(keras, model, 'adam')
+    cases.train(model, joined(2, 6))
+    assert_both_end_with(shown.ranks, model.get_weights())
+
+
 @behaviour('cannot_move')
 def test_an_optimizer_whose_slots_cannot_move_is_refused_before_the_first_step(shown):
     for rank in shown.ranks:

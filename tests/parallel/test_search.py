@@ -1,4 +1,4 @@
-"""`partitions='search'` changes the number of shards while training goes on."""
+"""`partitions='search'` and `architecture='auto'` try things out while training goes on."""
 
 import os
 import re
@@ -44,7 +44,42 @@ def test_the_next_job_of_the_model_starts_with_the_choice(job):
     assert set(found['second_seen']) == {found['first_seen'][-1]}
 
 
-@pytest.mark.parametrize('run', ['first', 'second'])
+def test_auto_tries_three_architectures_and_settles_on_one(job):
+    seen = list(job[0]['auto_seen'])
+    # A density is measured in the first ten steps, then ten steps count for the first trial.
+    assert set(seen[:19]) == {'hybrid'}
+    assert list(dict.fromkeys(seen)) == ['hybrid', 'ps', 'allreduce']
+    assert len(set(seen[-5:])) == 1
+
+
+def test_the_architecture_is_that_of_the_variables_on_all_ranks(job):
+    found = job[0]
+    exchanges = {
+        'hybrid': {'servers', 'allreduce'},
+        'ps': {'servers'},
+        'allreduce': {'allgather', 'allreduce'},
+    }
+    of_ranks = found['auto_of_ranks'].tolist()
+    assert of_ranks[0] == of_ranks[1] == list(found['auto_seen'])
+    chosen = of_ranks[0][-1]
+    # Which of the two suits a table on every rank is told by its density.
+    assert set(found['auto_exchanges']) <= exchanges[chosen]
+    assert ('servers' in found['auto_exchanges']) == (chosen != 'allreduce')
+
+
+def test_auto_says_what_it_tried_and_chose_with_numbers(job):
+    found, output = job
+    chosen = found['auto_seen'][-1]
+    report = output[output.index('architectures were tried') :]
+    assert re.search(r'Chosen: %s$' % chosen, report, re.MULTILINE)
+    for name in ('hybrid', 'ps', 'allreduce'):
+        assert re.search(r'\b%s +\d trials? +\d+\.\d\d$' % name, report, re.MULTILINE)
+    first = str(found['auto_summary']).splitlines()[0]
+    assert first.startswith('Architecture: %s (' % chosen) and "'auto' was asked for" in first
+    assert re.search(r'of those tried: \w+ takes [\d.]+ \w+ a step', first)
+
+
+@pytest.mark.parametrize('run', ['first', 'second', 'auto'])
 def test_no_training_is_lost(job, run):
     case = cases.CASES['adam']
     start, _, weights = reference.run(case, keras, 2, STEPS)

@@ -51,7 +51,7 @@ def test_what_never_moves_needs_no_slots_that_are_told_apart():
 class Step:
     def __init__(self, scope, *tables, state='known'):
         self.spec, self.scope, self.state = self, scope, state
-        self.tables = dict.fromkeys(tables)
+        self.tables, self.variables = dict.fromkeys(tables), tables + ('kernel',)
         scope.runs.train_steps.append(self)
 
 
@@ -65,6 +65,8 @@ def test_tables_move_if_their_slots_do_and_no_other_step_trains_them():
     step = Step(scope, 'words', 'items')
     Step(scope, 'users')
     assert resharding.may_move(step)
+    # Dense variables that both train do not keep tables where they are.
+    assert not resharding.may_move(step, step.variables)
     assert not resharding.may_move(Step(scope, 'tags', state=None))
     Step(scope, 'items')
     assert not resharding.may_move(step)

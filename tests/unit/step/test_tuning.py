@@ -1,7 +1,7 @@
 """What a job makes of its first steps: a step is asked to follow another plan, or is left alone."""
 
 import contextlib
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -10,16 +10,19 @@ from keras_parallax.planning.costs import Cluster
 from keras_parallax.planning.plan import make_plan
 from keras_parallax.planning.request import Request, Timing
 from keras_parallax.planning.search import SEARCH, Search
-from keras_parallax.step import partition_search, tuning
+from keras_parallax.step import architecture_search, partition_search, tuning
 
 NAMES = 'words', 'items', 'users'
 TABLES = [VariableUse(name, (1000, 8), 'float32', lookups=1) for name in NAMES]
+DENSE = VariableUse('kernel', (1000, 8), 'float32', whole_reads=('MatMul',))
 ONE_EACH = dict.fromkeys(NAMES, 1)
 
 
 class Settings(NamedTuple):
     compression: type = int
     pull_compression: type = int
+    sparse_update: str = 'exact'
+    tables: Any = None
 
 
 class Scope:
@@ -34,6 +37,7 @@ class Spec:
         self.asked, self.scope, self.job = asked, scope, self
         self.timing, self.cluster = Timing(), Cluster(2)
         self.optimizer, self.settings = None, Settings()
+        self.variables, self.records = NAMES, {}
 
     def plan_for(self, request):
         return make_plan(TABLES, 2, cluster=self.cluster, **request._asdict())
@@ -42,7 +46,8 @@ class Spec:
 class Step:
     """A `TrainStep`, as far as tuning knows it; notes in `followed` what it is asked to follow."""
 
-    rank, sync, state = 1, True, 'known'
+    rank, size, sync, state, trials = 1, 2, True, 'known', None
+    has_shards, measures_density, tries = True, False, False
 
     def __init__(self, asked, remembered=None, scope=None):
         self.spec = Spec(asked, scope or Scope())
@@ -57,9 +62,15 @@ class Step:
         shards = {planned.name: planned.shards for planned in plan.variables}
         return plan.as_followed(shards, self.density)
 
-    def replan(self, request):
+    def replan(self, request, plan=None):
         self.followed.append(request)
         self.request = request
+
+    def follow_all(self, tuned, seconds_of, steps):
+        """Trains steps that take as long as a function of the architecture says."""
+        for _ in range(steps):
+            name = self.trials.following if self.trials else 'hybrid'
+            tuned.after_run(seconds_of(name), False)
 
     def gather(self, value):
         return [self._known, value]
@@ -71,6 +82,7 @@ class Step:
 @pytest.fixture(autouse=True)
 def no_report(monkeypatch):
     monkeypatch.setattr(tuning, 'model_report', lambda plan, *_: [])
+    monkeypatch.setattr(architecture_search.table_updates, 'updates_of', lambda *_: {})
 
 
 def measured(step, tuned, **density):
@@ -84,6 +96,77 @@ def test_auto_follows_what_was_measured():
     followed = measured(step, tuning.Tuning(step), items=0.9, users=0.2)
     assert followed[0].density == {'words': 0.1, 'items': 0.9, 'users': 0.2}
     assert len(followed) == 1
+
+
+DENSITIES = dict.fromkeys(NAMES, 0.01)
+
+
+def trying(**fields):
+    step = Step(Request(architecture='auto', density=DENSITIES))
+    step.request = step.spec.asked
+    step.spec.plan_for = lambda request: make_plan(
+        [use._replace(shape=(10**5, 64)) for use in TABLES] + [DENSE],
+        0 if request.architecture == 'allreduce' else 2,
+        cluster=step.spec.cluster,
+        **request._asdict(),
+    )
+    step.gather = lambda value: [value, value]
+    vars(step).update(fields)
+    return step, tuning.Tuning(step)
+
+
+@pytest.mark.parametrize(
+    'seconds, last',
+    [
+        ({'hybrid': 3, 'ps': 2, 'allreduce': 4}, ['ps', 'allreduce', 'ps']),
+        ({'hybrid': 3, 'ps': 4, 'allreduce': 2}, ['ps', 'allreduce']),
+        ({'hybrid': 2, 'ps': 3, 'allreduce': 4}, ['ps', 'allreduce', 'hybrid']),
+    ],
+)
+def test_auto_tries_each_architecture_and_goes_back_to_the_fastest(seconds, last):
+    step, tuned = trying()
+    assert step.tries
+    step.follow_all(tuned, seconds.get, 100)
+    assert [request.architecture for request in step.followed] == last and not step.tries
+    assert step.trials.is_over and step.trials.following == min(seconds, key=seconds.get)
+    assert dict(step.trials.measured) == seconds
+
+
+def test_the_mean_of_the_ranks_counts():
+    step, tuned = trying()
+    # What the other rank has measured.
+    step.gather = lambda value: [value, 9.0 if step.trials and step.trials.following == 'ps' else 1]
+    step.follow_all(tuned, {'hybrid': 3, 'ps': 1, 'allreduce': 5}.get, 100)
+    assert step.trials.following == 'hybrid'
+
+
+@pytest.mark.parametrize(
+    'fields, told', [({'state': None}, 'slots cannot move'), ({'size': 1}, ''),
+                     ({'has_shards': False}, '')]
+)  # fmt: skip
+def test_auto_keeps_what_it_has_where_nothing_can_move_and_says_so_once(fields, told, caplog):
+    step, tuned = trying(rank=0, **fields)
+    step.follow_all(tuned, {'hybrid': 3}.get, 100)
+    assert not step.followed and step.trials is None
+    assert caplog.text.count('architectures are not tried') == bool(told)
+    assert told in caplog.text
+
+
+def test_trials_end_where_another_model_trains_a_dense_variable_too(caplog):
+    step, tuned = trying(rank=0)
+    step.follow_all(tuned, {'hybrid': 3, 'ps': 2}.get, 15)
+    other = Step(Request(), scope=step.spec.scope)
+    other.spec.variables = ('kernel',)
+    vars(step.spec).update(variables=NAMES + ('kernel',))
+    step.follow_all(tuned, {'hybrid': 3, 'ps': 2}.get, 100)
+    assert [request.architecture for request in step.followed] == ['ps']
+    assert step.trials.is_over and 'not tried any more: another model' in caplog.text
+
+
+def test_without_a_density_nothing_is_tried():
+    step, tuned = trying(measures_density=True)
+    step.follow_all(tuned, {'hybrid': 3}.get, 100)
+    assert step.trials is None
 
 
 def test_auto_stays_where_another_step_trains_a_table_too():
@@ -110,6 +193,7 @@ def test_shards_move_if_that_takes_enough_off_the_busiest_server(density_of_alon
 
 def test_without_a_measurement_nothing_is_asked():
     step = Step(Request(architecture='auto'))
+    step.measures_density = True
     tuning.Tuning(step).after_run(1.0, False)
     assert not step.followed
 
