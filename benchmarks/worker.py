@@ -18,6 +18,19 @@ from works import models
 
 from keras_parallax.job.collectives import Gatherer
 
+#: More steps than a job takes until it has settled on an architecture.
+MOST_TRIED = 150
+
+
+def _settle(step, batches):
+    """Trains until a job has chosen its architecture, which all ranks do at once; the losses."""
+    losses = []
+    while not (step.plan().trials and step.plan().trials.is_over):
+        if len(losses) == MOST_TRIED:
+            raise SystemExit('No architecture is chosen after %d steps.' % MOST_TRIED)
+        losses.append(step(*next(batches)))
+    return losses
+
 
 def measure(spec, path):
     """Runs a job through its phases; see the module."""
@@ -29,7 +42,7 @@ def measure(spec, path):
     place = catalog.Place(rank, size, gather)
     step = system.build(work, place, spec['threads'])
     warmups = [schedule.SETTLING_STEPS] + [spec['warmup']] * (spec['phases'] - 1)
-    count = 1 + sum(warmups) + spec['phases'] * spec['steps']
+    count = 1 + MOST_TRIED + sum(warmups) + spec['phases'] * spec['steps']
     batches, ahead = work.batches(rank, count), collections.deque()
     losses = [step(*next(batches))]
     job = {
@@ -46,6 +59,9 @@ def measure(spec, path):
         if rank == 0:
             phases.wait_for_links(path, phase)
         gather(None)
+        if phase == 0 and hasattr(step, 'plan'):
+            losses += _settle(step, batches)
+            job['settled_on'] = step.plan().as_data()['trials']
         measured = meter.Meter(gather)
         trained = phases.train(step, ahead.popleft, gather, warmup, spec['steps'], measured.begin)
         seen = measured.end(trained.steps)

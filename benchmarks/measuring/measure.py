@@ -66,7 +66,7 @@ def _hosts_for(case, cores):
     return 1 if share is None else int(min(cores, BUSY_CORES) / share)
 
 
-def measure(cluster, jobs, known, done):
+def measure(cluster, jobs, known, done, limit=LIMIT_SECONDS):
     """Trains systems side by side, each on hosts of its own, at one link speed after another.
 
     Copies of the jobs train on hosts that they leave idle, and what they do counts as well.
@@ -82,6 +82,7 @@ def measure(cluster, jobs, known, done):
             where steps are long.
         known: a dict that every record has too.
         done: called with each record as it comes.
+        limit: how many seconds a phase may take.
 
     Returns:
         A list of records, dicts: the case, and what was seen, or `error`. What was measured before
@@ -102,7 +103,7 @@ def measure(cluster, jobs, known, done):
             for number, job in enumerate(jobs * copies_of(first, os.cpu_count(), len(jobs)))
         ]
         for phase, cases in enumerate(zip(*jobs)):
-            seen = _take(cluster, copies, phase, cases[0])
+            seen = _take(cluster, copies, phase, cases[0], limit)
             if seen is None:
                 break
             for number, case in enumerate(cases):
@@ -113,7 +114,7 @@ def measure(cluster, jobs, known, done):
         cluster.end_processes()
     for cases in list(zip(*jobs))[len(records) // len(jobs) :]:
         for case in cases:
-            keep(case, {'error': last_words(outcomes[0], LIMIT_SECONDS)})
+            keep(case, {'error': last_words(outcomes[0], limit)})
     return records
 
 
@@ -129,9 +130,9 @@ def _start(cluster, case, phases_of_job, path, number):
     return Copy(job, path)
 
 
-def _take(cluster, copies, phase, case):
+def _take(cluster, copies, phase, case, limit):
     """What all ranks saw in a phase, a list for each copy; `None` if one has failed."""
-    end = time.time() + LIMIT_SECONDS
+    end = time.time() + limit
     if not _wait(copies, end, lambda copy: phases.is_ready(copy.path, phase)):
         return None
     cluster.shape(case['bandwidth_mbit'])
@@ -197,6 +198,7 @@ def summary(seen):
         'peak_mib': max(one['peak_mib'] for one in everyone),
         'start_peak_mib': max(one['start_peak_mib'] for one in everyone),
         'first_step_seconds': max(one['first_step_seconds'] for one in everyone),
+        **{name: first[0][name] for name in ('settled_on',) if name in first[0]},
         'losses': [statistics.mean(step) for step in zip(*(one['losses'] for one in first))],
     }
 

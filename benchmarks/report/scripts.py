@@ -73,10 +73,45 @@ def wakeup_table(results):
     return markdown(rows, headers + ['%s %% are no later than' % share for share in shares])
 
 
+def settled_ratios(rounds):
+    """The step of `auto` over that of each of the three, a dict: the medians over rounds.
+
+    Args:
+        rounds: a list of dicts from systems to records of steps that were taken at the same time.
+    """
+    return {
+        name: statistics.median(
+            of_round['auto']['step_seconds'] / of_round[name]['step_seconds'] for of_round in rounds
+        )
+        for name in FIXED
+    }
+
+
+def architectures_table(results):
+    """The Markdown table of a list of what `architectures.py` keeps of each setting."""
+    rows = []
+    for setting in results:
+        rounds = setting['rounds']
+        steps = {
+            name: statistics.median(of_round[name]['step_seconds'] for of_round in rounds)
+            for name in FIXED + ('auto',)
+        }
+        rows.append(
+            [setting['title']]
+            + ['%.0f' % (1e3 * seconds) for seconds in steps.values()]
+            + [setting['settled_on'], '%.2f' % max(settled_ratios(rounds).values())]
+        )
+    headers = ['%s, ms' % name for name in FIXED + ('auto',)]
+    return markdown(rows, ['work'] + headers + ['auto has chosen', 'auto / best of the three'])
+
+
 def markdown(rows, headers):
     """A Markdown table."""
     return tabulate(rows, headers, tablefmt='pipe', disable_numparse=True)
 
+
+#: What `architectures.py` compares `auto` with.
+FIXED = ('hybrid', 'ps', 'allreduce')
 
 #: Each script that leaves a file in the report's folder: name to a section's title, what is said of
 #: the machine, and the function that makes the section's table.

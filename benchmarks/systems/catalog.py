@@ -67,9 +67,14 @@ def plain_keras(work, place, threads):
 
 
 def _compiled(work, place, optimizer):
+    return _model(work, place, optimizer)[1]
+
+
+def _model(work, place, optimizer):
+    """The compiled model of a work, and its step function."""
     model, loss = work.build(models.Table, models.SampledSoftmax, place.rank)
     model.compile(optimizer, loss)
-    return lambda inputs, target: float(model.train_on_batch(inputs, target))
+    return model, lambda inputs, target: float(model.train_on_batch(inputs, target))
 
 
 def raw_tensorflow(work, place, threads):
@@ -116,11 +121,15 @@ def parallax(work, place, threads, fp16=False, **arguments):
     import keras_parallax as kp
 
     compression = kp.Compression.fp16 if fp16 else kp.Compression.none
-    with kp.ParallaxStrategy(**arguments):
+    with kp.ParallaxStrategy(**arguments) as strategy:
         optimizer = kp.ParallaxOptimizer(
             settings.keras_optimizer(work), compression=compression, pull_compression=compression
         )
-        return _compiled(work, place, optimizer)
+        model, train = _model(work, place, optimizer)
+    if strategy.request.architecture == 'auto':
+        # What `worker` looks at: it measures what a job has settled on.
+        train.plan = lambda: strategy.plan(model)
+    return train
 
 
 def _ours(title, **arguments):
@@ -142,4 +151,5 @@ SYSTEMS = {
     'allreduce-fp16': _ours('allreduce, fp16', architecture='allreduce', fp16=True),
     'ps': _ours('ps', architecture='ps'),
     'ps-fp16': _ours('ps, fp16', architecture='ps', fp16=True),
+    'auto': _ours('auto', architecture='auto'),
 }
