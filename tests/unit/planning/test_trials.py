@@ -94,6 +94,17 @@ def test_a_large_table_is_not_copied_to_every_rank():
     assert candidates(plans(uses, slots=0.0), 100 * GIB)[0] == THREE
 
 
+def test_so_many_tables_are_not_moved_to_every_rank():
+    for count, kept in ((32, THREE), (33, [HYBRID, PS])):
+        uses = [table('table_%d' % number, 10**4, 64) for number in range(count)]
+        found, left_out = candidates(plans([*uses, dense()]), 100 * GIB)
+        assert found == kept and len(left_out) == (count > 32)
+    assert '33 variables' in left_out[0][1]
+    # Back to their shards they all are.
+    density = dict.fromkeys([use.name for use in uses], 0.99)
+    assert candidates(plans([*uses, dense()], density), 100 * GIB)[0] == [AUTO, HYBRID, PS]
+
+
 def test_what_does_not_fit_is_not_tried():
     uses = [table('words', 10**5, 200), dense()]
     found, left_out = candidates(plans(uses), 50 * 2**20)
