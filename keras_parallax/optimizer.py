@@ -1,6 +1,8 @@
 """`ParallaxOptimizer`: a Keras optimizer whose gradients are exchanged between the ranks."""
 
 import functools
+import numbers
+import warnings
 import weakref
 from typing import NamedTuple
 
@@ -90,6 +92,13 @@ class _Wrapper:
 
     def get_updates(self, loss, params):
         """Builds the operations that a training step of the model runs."""
+        steps = self._parallax_settings.accumulate_steps
+        if steps > 1 and scope_of(loss.graph) is None:
+            raise ScopeError(
+                'accumulate_steps=%d needs a ParallaxStrategy, whose session counts the batches: '
+                'build and compile the model inside `with kp.ParallaxStrategy():`, also in a '
+                'single process.' % steps
+            )
         variables = list(map(tensorflow_api.uncast, params))
         before = self._weights_before(variables)
         self._parallax_step = None
@@ -106,6 +115,13 @@ class _Wrapper:
     def _weights_before(self, variables):
         """Its weights for variables, in Keras's order, which a step that is built goes on with."""
         step = self._parallax_step
+        if step is not None and step.pending and step.rank == 0:
+            warnings.warn(
+                'The model is compiled anew, and the gradients of the last %d of '
+                'accumulate_steps=%d batches will not be applied.'
+                % (step.pending, step.accumulate_steps),
+                stacklevel=4,
+            )
         if step is None or step.spec.variables != variables:
             return adapter_of(self).weights_before(variables)
         return list(step.weights) if adapter_of(self).goes_on and step.state is not None else []
@@ -136,6 +152,7 @@ def ParallaxOptimizer(  # noqa: N802 - named as Horovod names its DistributedOpt
     keras=None,
     tables=None,
     per_table=None,
+    accumulate_steps=1,
 ):
     """Wraps an optimizer so that `model.compile` trains data-parallel and sparsity-aware.
 
@@ -169,6 +186,11 @@ def ParallaxOptimizer(  # noqa: N802 - named as Horovod names its DistributedOpt
             `kp.optimizers`, or with `sparse_update='lazy'` one of Keras's others.
         per_table: dict from names of layers, such as `'user'`, or of variables, to optimizers of
             these tables. Others are left to `tables`, or else to `optimizer`.
+        accumulate_steps: number of batches whose gradients each rank adds up before they are
+            exchanged and applied once, as those of a batch so many times as large: the mean over
+            the batches and the ranks. `fit` applies what is left at the end of an epoch; between
+            updates weights, slots and `iterations` stay. Only under a strategy, which may be one of
+            a single process.
 
     Returns:
         An optimizer of a class of the same name as the given one's, so that a saved model loads
@@ -180,21 +202,30 @@ def ParallaxOptimizer(  # noqa: N802 - named as Horovod names its DistributedOpt
         PlanError: the optimizer is a `DistributedOptimizer` of Horovod, or one of those for tables
             cannot be for tables. The first step raises it if a name is that of no table.
         ScopeError: made outside `with strategy:` although the graph belongs to a strategy of
-            several ranks or with dedicated servers, or under eager execution.
+            several ranks or with dedicated servers, or under eager execution. The first step raises
+            it if there is `accumulate_steps` and no strategy.
 
     Example:
         ```python
-        >>> import keras, keras_parallax as kp
+        >>> import keras, numpy as np, keras_parallax as kp
         >>> with kp.ParallaxStrategy() as strategy:
         ...     model = keras.models.Sequential([keras.layers.Embedding(100, 4, input_length=1)])
         ...     adam = keras.optimizers.Adam(lr=0.01)
         ...     model.compile(kp.ParallaxOptimizer(adam, sparse_update='lazy'), 'mse')
+        >>> with kp.ParallaxStrategy() as strategy:
+        ...     model = keras.models.Sequential([keras.layers.Dense(1, input_shape=(1,))])
+        ...     sgd = kp.ParallaxOptimizer(keras.optimizers.SGD(lr=0.1), accumulate_steps=2)
+        ...     model.compile(sgd, 'mse')
+        >>> history = model.fit(np.zeros((6, 1)), np.ones((6, 1)), batch_size=2, verbose=0)
+        >>> int(keras.backend.get_value(sgd.iterations))  # Of two batches, then of the one left.
+        2
         ```
     """
     _require_one_of('sparse_update', sparse_update, (EXACT, LAZY))
     _require_one_of('sparse_reduction', sparse_reduction, (MEAN, SUM))
     _require_compression('compression', compression)
     _require_compression('pull_compression', pull_compression)
+    _require_steps('accumulate_steps', accumulate_steps)
     require_graph()
     scope = scope_of(tf.get_default_graph())
     optimizer = _as_keras_optimizer(optimizer, keras, scope)
@@ -230,6 +261,7 @@ def ParallaxOptimizer(  # noqa: N802 - named as Horovod names its DistributedOpt
         sparse_update,
         sparse_reduction,
         table_optimizers(optimizer, tables, per_table),
+        int(accumulate_steps),
     )
     return wrapped
 
@@ -316,6 +348,14 @@ def _require_compression(argument, value):
         )
 
 
+def _require_steps(argument, value):
+    is_whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if not is_whole or value < 1:
+        raise ValueError(
+            '%s must be a whole number of batches from 1, but %r was given.' % (argument, value)
+        )
+
+
 def _require_one_of(argument, value, accepted):
     if value not in accepted:
         raise ValueError(
@@ -351,6 +391,7 @@ class Settings(NamedTuple):
     sparse_update: str
     sparse_reduction: str
     tables: TableOptimizers
+    accumulate_steps: int = 1
 
     @property
     def halved(self):

@@ -268,6 +268,7 @@ class ParallaxStrategy:
                 self.request,
                 settings.halved if settings else NOTHING_HALVED,
                 adapter_of(model.optimizer).reach if settings else None,
+                settings.accumulate_steps if settings else 1,
             )
         if settings is None:
             return plan

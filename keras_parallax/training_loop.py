@@ -11,6 +11,7 @@ import warnings
 import numpy as np
 
 from keras_parallax.callbacks import epoch_reports, fit_output, replicas
+from keras_parallax.callbacks.accumulated_rest import AccumulatedRest
 from keras_parallax.callbacks.callback_code import may_end_an_epoch, mentions, name_of
 from keras_parallax.callbacks.fit_progress import FitProgress, take_saved_fit
 from keras_parallax.callbacks.joint_calls import call_of, is_broadcast, is_metric_average
@@ -51,6 +52,23 @@ def _with_callbacks(original):
     return method
 
 
+def _with_rest(original):
+    """A `fit` or `fit_generator` whose epochs leave no gradients that are not applied."""
+
+    @functools.wraps(original)
+    def method(model, *arguments, **named):
+        optimizer = getattr(model, 'optimizer', None)
+        if not is_wrapped(optimizer) or optimizer._parallax_settings.accumulate_steps == 1:
+            return original(model, *arguments, **named)
+        named = keras_api.arguments_by_name(original, model, arguments, named)
+        callbacks = list(named.get('callbacks') or [])
+        if not any(isinstance(one, AccumulatedRest) for one in callbacks):
+            named['callbacks'] = [AccumulatedRest()] + callbacks
+        return original(model, **named)
+
+    return method
+
+
 def _with_progress(original):
     """A `fit` or `fit_generator` that goes on from a checkpoint, and can be saved within epochs."""
 
@@ -62,7 +80,8 @@ def _with_progress(original):
         callbacks = list(named.get('callbacks') or [])
         if any(isinstance(one, ProgressBar) for one in callbacks):
             named.setdefault('verbose', 0)  # One bar is enough.
-        own = [one for one in callbacks if not isinstance(one, (BeforeCallbacks, AfterCallbacks))]
+        of_ours = BeforeCallbacks, AfterCallbacks, AccumulatedRest
+        own = [one for one in callbacks if not isinstance(one, of_ours)]
         savers = [one for one in own if isinstance(one, ModelCheckpoint)]
         saved = take_saved_fit(model, int(named.get('initial_epoch') or 0))
         if any(map(_is_progress, callbacks)) or not (savers or saved):
@@ -163,7 +182,7 @@ def _averaging_first(original):
 
 
 def _fit_of(original):
-    return _with_callbacks(_with_progress(telling_epochs(_with_step(original))))
+    return _with_callbacks(_with_rest(_with_progress(telling_epochs(_with_step(original)))))
 
 
 #: What takes the place of a method of Keras's: dict from targets of `PATCHES` to functions of the

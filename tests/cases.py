@@ -45,6 +45,11 @@ class Case(NamedTuple):
     moves: tuple = ()
 
     @property
+    def accumulated(self):
+        """In how many batches a rank has its part of a joined batch."""
+        return self.wrap.get('accumulate_steps', 1)
+
+    @property
     def steps(self):
         """The number of steps to compare; a plan that changes does so after every tenth."""
         if self.moves:
@@ -898,7 +903,30 @@ def _engine_cases():
             'min_partitions': 4,
         }
     )
+    found.update(_accumulated_cases(found))
     return found
+
+
+def _accumulated_cases(engine_cases):
+    """Cases whose joined batch each rank has in two batches, with one exchange for both."""
+    ps, many = {'architecture': 'ps', 'partitions': 3}, {'partitions': 5}
+    cases = {
+        'adam': CASES['adam']._replace(samples=24),
+        'ps_regularized_adam': CASES['regularized_adam']._replace(strategy=ps),
+        'many_clipnorm': CASES['clipnorm']._replace(strategy=many),
+        'allreduce': CASES['sgd_decay']._replace(strategy={'architecture': 'allreduce'}),
+        'fp16': engine_cases['fp16_hybrid']._replace(wrap={'compression': 'fp16'}),
+        'lazy': CASES['shared']._replace(wrap={'sparse_update': 'lazy'}),
+        'search': engine_cases['search_momentum'],
+        'auto': engine_cases['auto_400_adam'],
+        'tf_adam': CASES['tf_adam']._replace(strategy=many),
+    }
+    if TF2:
+        cases['half_computed'] = CASES['half_computed_adagrad']
+    return {
+        'accumulated_' + name: case._replace(wrap=dict(case.wrap, accumulate_steps=2))
+        for name, case in cases.items()
+    }
 
 
 def _own_cases():

@@ -169,6 +169,14 @@ SAMPLED = {
     'tests/unit/metrics/test_log_loss.py': [('.*', r'(?!.*tf\.).*', _OTHER_PACKAGE)],
     'tests/unit/metrics/test_top_k.py': [('.*', r'(?!.*tf\.).*', _OTHER_PACKAGE)],
     'tests/unit/optimizers/test_by_row.py': [('.*', r'(?!.*tf\.).*', _OTHER_PACKAGE)],
+    'tests/unit/step/test_accumulation.py': [
+        ('.*', r'(?!tf\.keras).*', _OTHER_PACKAGE),
+        (
+            'test_(an_epoch_that|a_users_optimizer|a_model_that|a_profile).*',
+            None,
+            'an epoch ends in one way, and test_equality.py compares other formulas',
+        ),
+    ],
     'tests/unit/test_notebook.py': [
         ('test_(the|numbers).*', None, 'what it calls has tests of its own; it takes ten seconds'),
     ],

@@ -54,7 +54,8 @@ class ModelCheckpoint(keras_api.callbacks.ModelCheckpoint):
         on_save_error: `'raise'` ends training if a save fails, because the disk is full for
             instance; `'warn'` gives a warning, and training goes on.
         save_steps: number of batches between saves, counted over epochs. It saves after batches
-            then, and not after epochs. `strategy.resume` and `fit` go on within the epoch.
+            then, and not after epochs. `strategy.resume` and `fit` go on within the epoch. With
+            `accumulate_steps` it saves after the next update.
         save_seconds: number of seconds between saves, by the clock of rank 0; as `save_steps`
             otherwise. Given both, it saves when either is over.
         incremental: whether to save only those rows of tables, and of their slots, that were
@@ -118,6 +119,7 @@ class ModelCheckpoint(keras_api.callbacks.ModelCheckpoint):
         if self.saves_within_epochs:
             _check_within_epochs(self)
         self._steps, self._clock, self.progress = 0, save_seconds and SaveClock(save_seconds), None
+        self._is_due = False
 
     @property
     def saves_within_epochs(self):
@@ -165,15 +167,20 @@ class ModelCheckpoint(keras_api.callbacks.ModelCheckpoint):
             self.best = best
 
     def on_batch_end(self, batch, logs=None):
-        """Saves, if it is time to, where it saves within epochs."""
+        """Saves, if it is time to, where it saves within epochs.
+
+        Where gradients of several batches are added up, it waits until they are applied.
+        """
         if not self.saves_within_epochs:
             return
         self._steps += 1
         is_due = self.save_steps is not None and self._steps % self.save_steps == 0
         if self._clock is not None:
             is_due = self._clock.is_due(self._gather) or is_due
-        if is_due:
-            step, place = step_of(self._trained), _place(self.progress.epoch, batch)
+        self._is_due = self._is_due or is_due
+        step = step_of(self._trained)
+        if self._is_due and not step.pending:
+            self._is_due, place = False, _place(self.progress.epoch, batch)
             with step.call('%s %s' % (joint_act(self), place)):
                 self._save_after_batch(step, place)
             if self._clock is not None:

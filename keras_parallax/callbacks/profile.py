@@ -162,8 +162,9 @@ class _Window:
             return
         if number == self._first - 1:
             self._tracer.traced.clear()
-        elif number >= self._first and self._tracer.traced:
-            self._numbers.append(number)
+        elif number >= self._first:
+            # Of a batch, and of the exchange of several that may follow it.
+            self._numbers += [number] * (len(self._tracer.traced) - len(self._numbers))
         if number == self._end - 1:
             self._write()
 
@@ -211,7 +212,11 @@ class _Window:
         roles = roles_of(self._step) if self._is_traced else {}
         found = []
         for number, (begin, end, metadata) in zip(self._numbers, self._tracer.traced):
-            nodes = [
+            if found and found[-1][0] == number:
+                _, begin, _, before = found.pop()
+            else:
+                before = []
+            nodes = before + [
                 node
                 for device in metadata.step_stats.dev_stats
                 for node in _nodes_of(device, roles)
@@ -224,8 +229,12 @@ class _Window:
         folder = os.path.join(self._directory, 'rank-%d' % self._step.rank)
         try:
             writer = tf.summary.FileWriter(folder, self._step.spec.loss.graph)
-            for number, (_, _, metadata) in zip(self._numbers, self._tracer.traced):
-                writer.add_run_metadata(metadata, 'step %d' % number, number)
+            tags = ['step %d' % number for number in self._numbers]
+            for place, (number, (_, _, metadata)) in enumerate(
+                zip(self._numbers, self._tracer.traced)
+            ):
+                tag = tags[place] + (', exchange' if tags[place] in tags[:place] else '')
+                writer.add_run_metadata(metadata, tag, number)
             writer.close()
         except (OSError, tf.errors.OpError, ValueError) as error:
             _warn('it could not write for TensorBoard to %s: %s' % (folder, error))

@@ -8,6 +8,7 @@ import contextlib
 import functools
 import json
 import os
+import warnings
 
 import h5py
 import numpy as np
@@ -155,7 +156,9 @@ def write_model(model, file, include_optimizer=True):
         A dict from the paths of the datasets that have no rows yet to their `Rows`.
     """
     package, optimizer = keras_api.package_of(model), getattr(model, 'optimizer', None)
-    is_wrapped = getattr(optimizer, '_parallax_step', None) is not None
+    step = getattr(optimizer, '_parallax_step', None)
+    _warn_of_pending(step)
+    is_wrapped = step is not None
     has_slots = is_wrapped and include_optimizer and _has_weights(optimizer)
     slots = optimizer.weights if has_slots else []
     hidden = _without_weights(optimizer if is_wrapped else None)
@@ -168,6 +171,16 @@ def write_model(model, file, include_optimizer=True):
         if of_tables:
             file.attrs[OF_TABLES] = json.dumps(of_tables)
     return tables
+
+
+def _warn_of_pending(step):
+    if step is not None and step.pending and step.rank == 0:
+        warnings.warn(
+            'The gradients of the last %d of accumulate_steps=%d batches are not applied yet, and '
+            'they are not saved; save after a multiple of accumulate_steps batches, or after an '
+            'epoch of fit, which applies them.' % (step.pending, step.accumulate_steps),
+            stacklevel=4,
+        )
 
 
 def write_weights(model, file):

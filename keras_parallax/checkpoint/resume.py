@@ -121,6 +121,7 @@ def resume(model, path, block_bytes=BLOCK_BYTES, show_progress=None):
                 return state
 
     state = on_every_rank(step, path, read)[0]
+    step.drop_pending()
     step.broadcast(0)
     _set_hyperparameters(model.optimizer, state['hyperparameters'])
     step.saved_fit = SavedFit(state['epoch'], state['fit'], own, order, state['ranks'])

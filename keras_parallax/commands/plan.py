@@ -122,6 +122,13 @@ _AT_LEAST_1 = click.IntRange(min=1)
 @click.option('--fp16', is_flag=True, help='Gradients travel in half precision.')
 @click.option('--fp16-pulls', is_flag=True, help='Rows that are pulled do.')
 @click.option(
+    '--accumulate-steps',
+    type=_AT_LEAST_1,
+    default=1,
+    show_default=True,
+    help='Batches whose gradients are exchanged at once.',
+)
+@click.option(
     '--local-aggregation/--no-local-aggregation',
     default=True,
     show_default=True,
@@ -188,6 +195,7 @@ def plan_for(
     fp16,
     fp16_pulls,
     local_aggregation,
+    accumulate_steps=1,
 ):
     """The `Plan` that the command's options ask for; raises `PlanError` if it cannot be.
 
@@ -201,6 +209,7 @@ def plan_for(
         bandwidth,
         local_aggregation=local_aggregation,
         dedicated_servers=dedicated,
+        accumulate_steps=accumulate_steps,
     )
     number = servers if dedicated else hosts if servers == 'host' else cluster.workers
     overrides = dict(override)

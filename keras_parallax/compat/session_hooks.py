@@ -150,6 +150,11 @@ def make_callable(session, options):
     return _Callable(session, options)
 
 
+def options_of(operation):
+    """The `CallableOptions` that run an operation."""
+    return _config_pb2.CallableOptions(target=[operation.name])
+
+
 def connected_options(options, connections):
     """`CallableOptions` with further edges.
 

@@ -353,7 +353,8 @@ def memory_release(variable):
     if isinstance(variable, ResourceVariable):
         return _gen_resource_ops.destroy_resource_op(variable.handle, ignore_lookup_error=True)
     # Its memory goes when it is assigned a value without rows.
-    nothing = tf.zeros([0] + variable.shape.as_list()[1:], variable.dtype.base_dtype)
+    shape = [] if variable.shape.ndims is None else variable.shape.as_list()
+    nothing = tf.zeros([0] + shape[1:], variable.dtype.base_dtype)
     return tf.assign(variable, nothing, validate_shape=False).op
 
 

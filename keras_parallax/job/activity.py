@@ -100,16 +100,19 @@ class Activity:
         return min(names, default=None)
 
     @contextlib.contextmanager
-    def step(self, lockstep):
+    def step(self, lockstep, is_new=True):
         """While open, a training step runs; the other ranks hear of an error, as of `training`.
 
         Args:
             lockstep: whether it ends for no rank before all have begun it.
+            is_new: whether it is not what is left of steps before.
         """
         self._began = time.monotonic()
         if lockstep:
             self.lockstep_began = self._began
-        self._progress = self._progress._replace(steps=self.steps + 1, in_lockstep=lockstep)
+        self._progress = self._progress._replace(
+            steps=self.steps + int(is_new), in_lockstep=lockstep
+        )
         try:
             yield
         except BaseException as error:

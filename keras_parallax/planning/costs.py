@@ -27,6 +27,8 @@ class Cluster(NamedTuple):
         local_aggregation: whether a row that several workers of a host touch crosses the network
             once for all of them.
         dedicated_servers: whether each server has a machine of its own, which runs no worker.
+        accumulate_steps: number of batches whose gradients are exchanged at once. Whatever is said
+            of a step is then said of a batch, in the mean.
     """
 
     hosts: int = 1
@@ -38,6 +40,7 @@ class Cluster(NamedTuple):
     message_seconds: float = 2e-4
     local_aggregation: bool = True
     dedicated_servers: bool = False
+    accumulate_steps: int = 1
 
     @property
     def workers(self):
@@ -145,6 +148,22 @@ def host_alpha(alpha, cluster):
     return alpha * cluster.workers_per_host
 
 
+def pushed_alpha(alpha, cluster):
+    """The fraction of a table whose gradients a worker sends for a batch, in the mean.
+
+    Of several batches whose gradients are exchanged at once, those of a row are summed before.
+    """
+    if cluster.accumulate_steps == 1:
+        return alpha
+    return union_alpha(alpha, cluster.accumulate_steps) / cluster.accumulate_steps
+
+
+def host_pushes(alpha, cluster):
+    """The same of a host, as `host_alpha` has it for what a host pulls."""
+    steps = cluster.accumulate_steps
+    return host_alpha(pushed_alpha(alpha, cluster) * steps, cluster) / steps
+
+
 def servers(rows, row_bytes, gradient_bytes, alpha, cluster, id_bytes=0, share=None, works=True):
     """A sparse variable on servers: each touched row is pulled once and pushed once.
 
@@ -166,15 +185,11 @@ def servers(rows, row_bytes, gradient_bytes, alpha, cluster, id_bytes=0, share=N
         The host's `Traffic`.
     """
     share = 1.0 / cluster.hosts if share is None else share
-    touched = rows * host_alpha(alpha, cluster)
-    pulled = touched * (1.0 - share) * works
+    pulled, pushed = [rows * part(alpha, cluster) for part in (host_alpha, host_pushes)]
     # Its own workers' rows do not cross the network.
-    served = touched * share * (cluster.hosts - 1.0 * works)
-    asked = 2 * id_bytes + gradient_bytes
-    return Traffic(
-        pulled * asked + served * row_bytes,
-        pulled * row_bytes + served * asked,
-    )
+    away, served = (1.0 - share) * works, share * (cluster.hosts - 1.0 * works)
+    back, asked = pulled * row_bytes, pulled * id_bytes + pushed * (id_bytes + gradient_bytes)
+    return Traffic(away * asked + served * back, away * back + served * asked)
 
 
 def dense_servers(size, gradient_size, cluster, share=None, works=True):
@@ -196,7 +211,8 @@ def allgather(rows, gradient_bytes, alpha, cluster, id_bytes=0):
     """
     if cluster.hosts == 1:
         return Traffic()
-    passed = (cluster.workers - 1) * alpha * rows * (gradient_bytes + id_bytes)
+    pushed = pushed_alpha(alpha, cluster) * rows
+    passed = (cluster.workers - 1) * pushed * (gradient_bytes + id_bytes)
     return Traffic(passed, passed)
 
 
@@ -209,6 +225,7 @@ def allreduce(gradient_size, cluster):
     if cluster.hosts == 1:
         return Traffic()
     passed = 2.0 * gradient_size * (cluster.workers - 1) / cluster.workers
+    passed /= cluster.accumulate_steps
     return Traffic(passed, passed)
 
 
@@ -234,8 +251,9 @@ def update_bytes(size, slots, alpha, cluster, whole):
     The table and its slots of the same size are read once and written once: every row if `whole`,
     otherwise the touched ones.
     """
-    touched = 1.0 if whole else union_alpha(alpha, cluster.workers)
-    return 2 * (1 + slots) * size * touched
+    steps = cluster.accumulate_steps
+    touched = 1.0 if whole else union_alpha(alpha, cluster.workers * steps)
+    return 2 * (1 + slots) * size * touched / steps
 
 
 def step_seconds(traffic, bandwidth):

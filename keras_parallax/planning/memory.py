@@ -65,6 +65,10 @@ def of_hosts(plan):
         size, update = variable.bytes, variable.update
         slots, whole = (update.slots or 0, update.whole) if update else (0, False)
         alpha = variable.alpha if variable.kind == SPARSE else 1.0
+        if cluster.accumulate_steps > 1:
+            # The sums of the batches before an exchange.
+            sums_of = all_rows if variable.kind == SPARSE else gradients
+            sums_of += workers * size * costs.union_alpha(alpha or 0.0, cluster.accumulate_steps)
         if variable.shards:
             held = size * predict.shares_of(variable, plan.servers, cluster, machines)
             tables += held

@@ -253,6 +253,7 @@ def _weight(variable, cluster, fp16):
         return Weight(variable.rows, variable.bytes)
     halves = fp16.gradients, fp16.pulls and variable.kind == rules.SPARSE
     gradients, pulled = [costs.wire_bytes(variable.bytes, variable.dtype, h) for h in halves]
-    alpha = costs.host_alpha(alpha, cluster)
-    traffic = cluster.hosts * alpha * (pulled + gradients)
+    pulled *= costs.host_alpha(alpha, cluster)
+    gradients *= costs.host_pushes(alpha, cluster)
+    traffic = cluster.hosts * (pulled + gradients)
     return Weight(variable.rows, variable.bytes, traffic)

@@ -81,9 +81,11 @@ def _variables(plan, prediction):
 
 
 def cluster_in_words(cluster):
-    """What hosts a `Cluster` has: `'8 hosts x 1 worker'`."""
+    """What hosts a `Cluster` has: `'8 hosts x 1 worker'`, and how often they exchange."""
     hosts, workers = cluster.hosts, cluster.workers_per_host
     words = '%s x %s' % (counted(hosts, 'host'), counted(workers, 'worker'))
+    if cluster.accumulate_steps > 1:
+        words += ', gradients of %d batches at once' % cluster.accumulate_steps
     return words + (', counted as if each were a host' if hosts == 1 < workers else '')
 
 

@@ -17,7 +17,7 @@ class Runs:
 
     def __init__(self, scope):
         self._scope, self._graph = scope, scope.graph
-        self._train_steps, self._gates = {}, {}
+        self._train_steps, self._updates, self._gates = {}, {}, {}
         # What is run instead of operations that were asked for, and the names of all of it.
         self._gated, self._waiting = {}, set()
         # What has been looked through for steps of the script's own, and at which graph version.
@@ -27,6 +27,10 @@ class Runs:
     def note_train_step(self, operation, step):
         """Notes an operation that a model's `TrainStep` runs every time, and nothing else does."""
         self._train_steps[operation] = step
+
+    def note_update(self, operation, update):
+        """Notes the operation of a `train_step.Update`, which runs after several steps."""
+        self._updates[operation] = update
 
     def note_gate(self, operation, step):
         """Notes the operation of a `TrainStep`, whose gradients other writes have to wait for."""
@@ -38,7 +42,7 @@ class Runs:
         return list(self._train_steps.values())
 
     def steps_run_by(self, names):
-        """The `TrainStep`s that running operations runs, a list.
+        """The `TrainStep`s and `Update`s that running operations runs, a list.
 
         Args:
             names: the names of the operations.
@@ -50,7 +54,7 @@ class Runs:
         operations = [self._graph.get_operation_by_name(name) for name in names]
         steps = [
             step
-            for first, step in self._train_steps.items()
+            for first, step in {**self._train_steps, **self._updates}.items()
             if any(operation in self._runners_of(first) for operation in operations)
         ]
         if steps:

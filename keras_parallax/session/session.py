@@ -169,6 +169,10 @@ class ParallaxSession(session_hooks.HookedSession):
         """Makes the function that a Keras `Function` calls, in Keras 2.2.4 and in TF 1.11."""
         return _Function(self, options)
 
+    def function_of(self, operation):
+        """A function of nothing that runs an operation, in the scope's session of the time."""
+        return self.make_function(session_hooks.options_of(operation))
+
 
 class _DetoursOfThreads(threading.local):
     """The `row_fetches.Detours` of each thread."""
@@ -341,7 +345,9 @@ def _counted(job, steps):
     began = time.perf_counter()
     with contextlib.ExitStack() as ends:
         if any(step.waits for step in steps):
-            ends.enter_context(job.activity.step(any(step.lockstep for step in steps)))
+            ends.enter_context(job.activity.step(any(step.ends_together for step in steps)))
         yield
+        for step in steps:
+            step.end_batch()
     for step in steps:
         step.after_run(time.perf_counter() - began)

@@ -56,13 +56,12 @@ def push_rows(table, gradients, split, exchange):
     return Pushed([], parts, [], [rows for rows, _ in items])
 
 
-def push_whole(table, gradient, exchange, computed):
+def push_whole(table, gradient, exchange, after):
     """This rank's gradient of a dense variable on servers, for each shard on its server.
 
-    It is pushed when this rank has `computed` all its gradients. Returns `Pushed`, with a part for
-    every shard.
+    Operations `after` come before the push. Returns `Pushed`, with a part for every shard.
     """
-    with tf.device(devices.shard_device(exchange.rank)), tf.control_dependencies([computed]):
+    with tf.device(devices.shard_device(exchange.rank)), tf.control_dependencies(after):
         small, context = exchange.compression.compress(tf.identity(gradient))
         pieces = split_rows(small, table)
     parts = []

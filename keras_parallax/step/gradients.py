@@ -7,8 +7,8 @@ from keras_parallax.compat import loss_scaling
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.errors import PlanError
 from keras_parallax.job import devices
-from keras_parallax.job.collectives import unfolded_zero
 from keras_parallax.step import asynchronous, pull_order
+from keras_parallax.step.accumulation import OneBatch
 from keras_parallax.step.exchange import (
     MEAN,
     Pushed,
@@ -66,6 +66,7 @@ class StepGradients:
         bounds: the `clipping.Bounds` of an optimizer that clips rows before repeats are summed, or
             `None`.
         loss_scale: the `loss_scaling.LossScale` of the optimizer, or `None`.
+        batches: the `accumulation.OneBatch` or `Accumulated` of the batches of an exchange.
 
     Attributes:
         loss: as given.
@@ -84,27 +85,35 @@ class StepGradients:
     """
 
     def __init__(
-        self, loss, dense, tables, members, exchange, sync, slices, bounds=None, loss_scale=None
+        self,
+        loss,
+        dense,
+        tables,
+        members,
+        exchange,
+        sync,
+        slices,
+        bounds=None,
+        loss_scale=None,
+        batches=None,
     ):
         self.loss, self._members, self._exchange, self._sync = loss, members, exchange, sync
-        self._loss_scale = loss_scale
+        self._loss_scale, self._batches = loss_scale, batches or OneBatch(loss)
         self._tables = list(tables)
         self._sharded = any(table.shards for table in self._tables)
         self.parts, self.pushes, self.queues, self.connections = [], [], [], []
-        self.touched, self.totals, self._squares = {}, [], None
+        self.touched, self.totals, self._squares, self._factors = {}, [], None, {}
         self.travels: List[Travel] = []
         gradients, of_outputs, of_rows = self._compute(dense)
-        self.finite = None
+        finite = None
         if loss_scale is not None and loss_scale.is_dynamic:
-            self.finite = loss_scaling.not_finite_if_any(gradients + list(of_outputs.values()))
-            if exchange.size > 1:
-                self.finite = exchange.allreduce(self.finite, 'finite')
+            finite = loss_scaling.not_finite_if_any(gradients + list(of_outputs.values()))
         # Of a batch of its own, a rank's gradients are as many times those of the joined batch.
         self._joined = exchange.size if sync and exchange.reduction == MEAN else 1
         if bounds is not None and bounds.clips:
             self._require_rows_alone(zip(dense, gradients))
         if bounds is not None and bounds.clipvalue is not None:
-            bound = bounds.clipvalue * self._joined
+            bound = bounds.clipvalue * self._joined * self._batches.steps
             gradients = [
                 _bounded(gradient, bound) if isinstance(gradient, tf.IndexedSlices) else gradient
                 for gradient in gradients
@@ -113,26 +122,34 @@ class StepGradients:
                 of_outputs.update(
                     (output, _bounded(of_outputs[output], bound)) for output in outputs
                 )
-        self._raw = {
+        raw = {
             table: [of_outputs[output] for output in outputs] for table, outputs in of_rows.items()
         }
         for variable, gradient in zip(dense, gradients):
             if isinstance(gradient, tf.IndexedSlices):
-                self._raw[variable] = [gradient.values]
+                raw[variable] = [gradient.values]
         if not slices:
             gradients = list(map(tf.convert_to_tensor, gradients))
+        with tf.control_dependencies([loss] + gradients + list(of_outputs.values())):
+            self.computed = tf.no_op()
+        self._batches.begin(self.computed)
+        self.finite = None
+        if finite is not None:
+            self.finite = self._batches.mean(finite, 'finite')
+            if exchange.size > 1:
+                self.finite = exchange.allreduce(self.finite, 'finite')
+        self._raw_squares = {}
+        if bounds is not None and bounds.clips:
+            self._raw_squares = {key: self._square_of(key, of_key) for key, of_key in raw.items()}
         reduced = [
-            self._average(gradient, loss_analysis.name_of(variable))
-            for gradient, variable in zip(gradients, dense)
+            self._average(gradient, variable) for gradient, variable in zip(gradients, dense)
         ]
         self.sums = list(map(_values, reduced))
-        with tf.control_dependencies([loss] + gradients + list(of_outputs.values())):
-            computed = self.computed = tf.no_op()
-        for pushed in self._exchange_all(of_outputs, computed):
+        for pushed in self._exchange_all(of_outputs):
             self.parts.extend(pushed.parts)
             self.pushes.extend(pushed.operations)
             self.queues.extend(pushed.queues)
-        self.reduced = self._gate(reduced, computed)
+        self.reduced = self._gate(reduced)
 
     def sum_over_owners(self, squares):
         """Sums the squared norms of the tables' parts over the ranks that own them, by table.
@@ -143,7 +160,7 @@ class StepGradients:
             return squares
         if self._squares is not None:
             return self._squares
-        nothing = unfolded_zero(self.loss)
+        nothing = self._batches.zero
         of_rank = tf.stack([squares.get(table, nothing) for table in self._tables])
         total = self._exchange.allreduce(of_rank, 'squared_norms')
         self.totals.append(total)
@@ -159,11 +176,7 @@ class StepGradients:
         Returns:
             A dict from tables, and from dense variables with gradients of rows, to scalars.
         """
-        of_rank = {
-            key: tf.add_n([tf.reduce_sum(tf.square(values)) for values in of_key])
-            / float(self._joined) ** 2
-            for key, of_key in self._raw.items()
-        }
+        of_rank = dict(self._raw_squares)
         for table, square in squares.items():
             if not table.shards:
                 # Every rank has the whole of it.
@@ -172,14 +185,32 @@ class StepGradients:
         if self._exchange.size == 1 or not self._sync:
             return of_rank
         # In an order that all ranks have in common; of some tables this rank has no part.
-        nothing, keys = unfolded_zero(self.loss), list(self._raw)
-        keys += [table for table in self._tables if table not in self._raw]
+        nothing, keys = self._batches.zero, list(self._raw_squares)
+        keys += [table for table in self._tables if table not in self._raw_squares]
         total = self._exchange.allreduce(
             tf.stack([of_rank.get(key, nothing) for key in keys]), 'squared_norms'
         )
         if self._sharded:
             self.totals.append(total)
         return {key: total[number] for number, key in enumerate(keys)}
+
+    def _square_of(self, key, of_key):
+        """The squared norm of this rank's rows of a gradient, as they are in the joined batch."""
+        square = tf.add_n([tf.reduce_sum(tf.square(values)) for values in of_key])
+        square = self._batches.mean(square, 'square_of_' + loss_analysis.name_of(key))
+        square /= float(self._joined) ** 2
+        # Of the sum over the batches, but their gradients are divided by their number.
+        return square / tf.cast(self._batches.batches, square.dtype)
+
+    def penalty_factor(self, table):
+        """The factor that a table's penalty has in the loss, a scalar; `None` if it has none."""
+        if table not in self._factors:
+            terms = table.penalty_terms
+            gradients = tf.gradients(self.loss, terms) if terms else []
+            factors = [gradient for gradient in gradients if gradient is not None]
+            name = 'factor_of_' + table.name
+            self._factors[table] = self._batches.mean(tf.add_n(factors), name) if factors else None
+        return self._factors[table]
 
     def _compute(self, dense):
         """Gradients of the dense variables, and of what is looked up or pulled of each table.
@@ -205,6 +236,7 @@ class StepGradients:
             compute = tf.gradients
             if self._loss_scale is not None:
                 parts = self._exchange.size if self._sync else 1
+                parts *= self._batches.steps
                 compute = functools.partial(self._loss_scale.gradients, parts=parts)
             gradients = compute(self.loss, tensors, colocate_gradients_with_ops=True)
         of_dense = gradients[: len(dense)]
@@ -244,9 +276,10 @@ class StepGradients:
                     % loss_analysis.name_of(variable)
                 )
 
-    def _average(self, gradient, name):
+    def _average(self, gradient, variable):
+        name, shape = loss_analysis.name_of(variable), variable.shape.as_list()
         if not isinstance(gradient, tf.IndexedSlices):
-            return self._exchange.average(gradient, name)
+            return self._exchange.average(self._batches.mean(gradient, name, shape), name)
         if self._exchange.size > 1 and _has_whole_table(gradient):
             raise PlanError(
                 'The optimizer computes with the rows of gradients as they come, repeats and all, '
@@ -255,9 +288,9 @@ class StepGradients:
                 '(tf.convert_to_tensor), or take the regularizer away, or train with one worker.'
                 % name
             )
-        return self._exchange.average_slices(gradient, name)
+        return self._exchange.average_slices(self._batches.slices(gradient, name), name)
 
-    def _exchange_all(self, gradients, computed):
+    def _exchange_all(self, gradients):
         """Sums the gradients of all tables over the ranks; returns a list of `Pushed`."""
         pulls = {
             table: sharding.pulls_in(table, self._members)
@@ -284,7 +317,7 @@ class StepGradients:
         pushed = []
         for table in self._tables:
             if not table.by_row:
-                pushed.append(self._exchange_whole(table, gradients, computed))
+                pushed.append(self._exchange_whole(table, gradients))
             elif not table.shards:
                 pushed.append(self._allgather(table, gradients))
         return pushed + [self._push(table, pulls[table], gradients) for table in pulls]
@@ -294,18 +327,18 @@ class StepGradients:
         with self._on_worker():
             return [group.pull([pulls.pop(member)[0] for member in group.members])]
 
-    def _exchange_whole(self, table, gradients, computed):
+    def _exchange_whole(self, table, gradients):
         """Sums the gradient of a dense variable on servers; returns `Pushed`.
 
         What a rank pulls whole from its own server is not a copy. So it is pushed, and then
-        updated, when this rank has `computed` all its gradients.
+        updated, when this rank has computed all its gradients.
         """
         if self._exchange.host:
             self._exchange.host.pull_whole(table)
         gradient = tf.convert_to_tensor(gradients[table.variable.value()])
-        if not self._sync:
-            return asynchronous.push_whole(table, gradient, self._exchange, computed)
-        return push_whole(table, gradient, self._exchange, [computed])
+        gradient = self._batches.mean(gradient, table.name, table.plan.shape)
+        push = push_whole if self._sync else asynchronous.push_whole
+        return push(table, gradient, self._exchange, self._batches.after([self.computed]))
 
     def _allgather(self, table, gradients):
         """Sums the gradients of a table that every rank holds; returns `Pushed`."""
@@ -316,6 +349,7 @@ class StepGradients:
         ]
         own = sum_by_row(of_lookups)
         self.touched.update(table.touched(None, own.rows))
+        own, _ = self._batches.rows(own, None, table.name, table.row_shape)
         self.travels.append(Travel(table, [], [], [own.rows]))
         return Pushed([], allgather(table, own, self._exchange), [])
 
@@ -330,7 +364,8 @@ class StepGradients:
             ]
             of_rank, split = merged(by_pull)
             self.touched.update(table.touched(pulls[0], of_rank.rows))
-        after = self._reads(table, pulls)
+            of_rank, split = self._batches.rows(of_rank, split, table.name, table.row_shape)
+        after = self._batches.after(self._reads(table, pulls))
         if self._sync:
             pushed = push_rows(table, of_rank, split, self._exchange, after)
         else:
@@ -355,7 +390,7 @@ class StepGradients:
         ]
         return looked_up + [term.op for member in table.tables for term in member.penalty_terms]
 
-    def _gate(self, reduced, computed):
+    def _gate(self, reduced):
         """Holds back every write to what this process computes with until it has all its gradients.
 
         Keras 2.2.4 does not, and may update a variable before the backward pass has read it (proven
@@ -369,7 +404,7 @@ class StepGradients:
         """
         local = [number for number, part in enumerate(self.parts) if not part.part.table.shards]
         values = [self.parts[number].gradients.values for number in local]
-        with tf.control_dependencies([computed]):
+        with tf.control_dependencies(self._batches.after([self.computed])):
             gated = [_copy(tensor) for tensor in reduced + values]
         for number, value in zip(local, gated[len(reduced) :]):
             part = self.parts[number]

@@ -26,6 +26,8 @@ class StepMeter:
     Attributes:
         setting: the `step_measures.Setting`.
         operation: the operation to run with each step.
+        update_operation: the operation to run with what exchanges the gradients of several steps,
+            or `None`.
     """
 
     def __init__(self, step):
@@ -46,24 +48,21 @@ class StepMeter:
         # A number that stands for no more than the seconds since then keeps its digits.
         self._origin = time.time()
         with tf.control_dependencies(None), tf.name_scope(None), self._on_worker():
-            counts = [_count(self._gradients.touched[name]) for name in tables]
-            for travel, route in zip(travels, routes):
-                counts += _counts_of(travel, route)
-            marks = []
-            moments = self._moments()
-            for name in MARKS:
-                # None before the one before it, for some have nothing to wait for.
-                before = [moment.op for moment in marks[:2]]
-                marks.append(self._moment(before + moments[name]))
-            vector = tf.stack([tf.constant(1.0, tf.float64)] + marks + counts)
+            touched = [_count(self._gradients.touched[name]) for name in tables]
+            counts = [_counts_of(travel, route) for travel, route in zip(travels, routes)]
+            if step.operations.update is None:
+                vectors = [_vector(1.0, self._marks(), touched, counts)]
+            else:
+                vectors = self._apart(touched, counts)
             self._variable = tf.Variable(
-                tf.zeros(vector.shape, tf.float64),
+                tf.zeros(vectors[0].shape, tf.float64),
                 trainable=False,
                 # Local ones go along when the session moves to a server.
                 collections=[tf.GraphKeys.LOCAL_VARIABLES],
                 name='parallax/measured',
             )
-            self.operation = tf.assign_add(self._variable, vector).op
+            additions = [tf.assign_add(self._variable, vector).op for vector in vectors]
+            self.operation, self.update_operation = (*additions, None)[:2]
             self._value = self._variable.read_value()
         self._progress = None
         if not step.lockstep and step.has_shards:
@@ -83,17 +82,46 @@ class StepMeter:
         sessions = self._spec.scope.sessions
         return tf.device(devices.shard_device(self._step.rank) if sessions.target else '/cpu:0')
 
+    def _marks(self):
+        """The moments of `MARKS`, since a moment of this rank's own."""
+        computed, moments, marks = [self._gradients.computed], self._moments(), []
+        for name in MARKS:
+            # None before the one before it, for some have nothing to wait for.
+            before = [moment.op for moment in marks[:2]]
+            marks.append(self._moment(before + moments[name] + computed * (name != MARKS[0])))
+        return marks
+
     def _moments(self):
-        """For each of `MARKS` the operations that have run then."""
+        """For each of `MARKS` the operations that have run then, besides those before."""
         gradients = self._gradients
-        arrived = [rows.op for travel in gradients.travels for rows in travel.arrived]
-        computed = [gradients.computed]
         return {
-            'pulled': arrived,
-            'computed': computed,
-            'pushed': computed + gradients.pushes,
-            'reduced': computed + [tensor.op for tensor in gradients.sums],
+            'pulled': [rows.op for travel in gradients.travels for rows in travel.arrived],
+            'computed': [gradients.computed],
+            'pushed': gradients.pushes,
+            'reduced': [tensor.op for tensor in gradients.sums],
         }
+
+    def _apart(self, touched, counts):
+        """What to count with a batch, and with an exchange of several, which has a run of its own.
+
+        There the sums of moments grow by how long it takes.
+        """
+        moments, nothing = self._moments(), tf.constant(0.0, tf.float64)
+        pulled = self._moment(moments['pulled'])
+        computed = self._moment([pulled.op] + moments['computed'])
+        # Of a table that every rank holds, nothing is pulled.
+        halves = [len(of_route) // 2 for of_route in counts]
+        of_batch = [
+            of_route[:half] + [nothing] * (len(of_route) - half)
+            for of_route, half in zip(counts, halves)
+        ]
+        of_update = [[nothing] * half + of_route[half:] for of_route, half in zip(counts, halves)]
+        began = self._moment([])
+        lasts = [self._moment([began.op] + moments[name]) - began for name in MARKS[2:]]
+        return [
+            _vector(1.0, [pulled] + [computed] * 3, touched, of_batch),
+            _vector(0.0, [nothing] * 2 + lasts, [nothing] * len(touched), of_update),
+        ]
 
     def _moment(self, operations):
         usable = [one for one in operations if not tensorflow_api.is_in_control_flow(one)]
@@ -105,6 +133,10 @@ class StepMeter:
         now = time.time() - self._origin
         self._begun += now - seconds
         self._ended += now
+
+    def note_update(self, seconds):
+        """Notes that an exchange has followed the last run, and took some seconds."""
+        self._ended += seconds
 
     def note_examples(self, examples):
         """Notes that it has trained so many samples."""
@@ -174,6 +206,11 @@ def _counts_of(travel, route):
         tf.add_n([_count(tf.size(rows)) for rows in of_shard]) if of_shard else nothing
         for of_shard in pulled
     ] + (pushed or [nothing] * shards)
+
+
+def _vector(steps, marks, touched, counts):
+    """What is counted, in the order of `step_measures.measured`."""
+    return tf.stack([tf.constant(steps, tf.float64)] + marks + touched + sum(counts, []))
 
 
 def _count(size):

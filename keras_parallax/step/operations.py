@@ -10,6 +10,7 @@ from keras_parallax.errors import PlanError
 from keras_parallax.job import collectives, hosts
 from keras_parallax.job.collectives import stored
 from keras_parallax.step import asynchronous, exchange, local_aggregation, queues
+from keras_parallax.step.accumulation import Accumulated, OneBatch
 from keras_parallax.step.barrier import End, end_of_step
 from keras_parallax.step.density import meter_of
 from keras_parallax.step.gradients import StepGradients
@@ -34,6 +35,8 @@ class StepOperations:
         prefix: starts the names of its collectives and queues, the same on every rank.
         gradients: the `StepGradients`.
         operations: what a step runs, a list.
+        update: what is run after a step, if gradients of several are exchanged together, or `None`.
+        forget: the operation that empties `sums`, or `None`.
         connections: the `pull.Connection`s that hold in it.
         computed: an operation that has run when this rank has all gradients of the step.
         interruptions: operations that, run in turn, make a step fail that waits for another rank.
@@ -41,6 +44,7 @@ class StepOperations:
         state: the optimizer's `OptimizerState`, or `None`.
         storage: the variables on this rank's server that belong to this plan.
         span: the ids of the first and of the last of all operations that were built for it.
+        sums: those in which this rank adds up gradients.
     """
 
     def __init__(self, spec, request, tables):
@@ -78,6 +82,8 @@ class StepOperations:
         if not spec.timing.sync:
             asynchronous.check_clipping(spec.optimizer, spec.package.clip_together, dense)
             asynchronous.check_loss_scale(spec.adapter.loss_scale)
+        steps = spec.settings.accumulate_steps
+        batches = Accumulated(spec.loss, steps, self.prefix) if steps > 1 else OneBatch(spec.loss)
         self._bounds = spec.adapter.bounds
         if self._bounds is not None and self._bounds.clips:
             _require_no_penalties(tables.values(), spec.adapter.name)
@@ -91,6 +97,7 @@ class StepOperations:
             slices,
             self._bounds,
             spec.adapter.loss_scale,
+            batches,
         )
         applied, self.operations = self._update(tables, dense, slices)
         self._synced, self.state, self.storage = applied.synced, applied.state, applied.storage
@@ -100,7 +107,7 @@ class StepOperations:
             self.meter = meter_of(
                 tables.values(), request.density or {}, self.gradients.touched, spec.job.rank
             )
-            if self.meter is not None:
+            if self.meter is not None and steps == 1:
                 self.operations.append(self.meter.operation)
             end, self._first_tokens = self._end(tables.values())
             self.operations.extend(end.operations)
@@ -110,6 +117,12 @@ class StepOperations:
                 self.interruptions.extend(self._exchange.host.interruptions())
             # Where a process is gone this may never end: so it comes last.
             self.interruptions.append(queues.closing(end.awaited))
+        self.update, self.forget, self.sums = None, None, list(batches.storage)
+        if steps > 1:
+            self.forget = tf.group(*batches.resets)
+            self.update = tf.group(*self.operations, self.forget)
+            batches.require_no_batch(self.update, spec.adapter.name)
+            self.operations = batches.additions + ([self.meter.operation] if self.meter else [])
         self.span = first, tensorflow_api.operation_id(tf.no_op())
 
     def _make_host(self):
@@ -145,7 +158,7 @@ class StepOperations:
         parts = [
             table_updates.with_penalty(
                 part,
-                spec.loss,
+                gradients.penalty_factor(part.part.table),
                 ways[part.part.table],
                 spec.adapter.takes_rows,
                 self._bounds and self._bounds.clipvalue,
@@ -241,7 +254,7 @@ class StepOperations:
         spec.scope.sessions.open()
         session = spec.package.backend.get_session()
         new = [part.variable for table in tables for part in table.parts_of(spec.job.rank)]
-        new += self.storage
+        new += self.storage + self.sums
         if self.meter is not None:
             new.append(self.meter.variable)
         session.run([variable.initializer for variable in new])

@@ -83,7 +83,8 @@ def reshard(step, request, plan):
         tensorflow_api.set_control_inputs(step.whole_step, operations.operations)
         weights = operations.weights if old_weights else []
         # Slots that every rank has for itself; those of shards are in the storage.
-        old_storage = step.operations.storage + [
+        old_storage = step.operations.storage + step.operations.sums
+        old_storage += [
             weight
             for weight in old_weights
             if isinstance(weight, tensorflow_api.VARIABLES) and weight not in weights

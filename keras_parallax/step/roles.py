@@ -19,7 +19,9 @@ def roles_of(step):
         summed.setdefault(name, []).append(operation)
     # Those of dense variables on servers.
     pushes[None] = list(gradients.pushes)
-    marks = phases.Marks(
-        rows, gradients.loss.op, gradients.computed, pushes, summed, step.whole_step
-    )
+    computed, whole = gradients.computed, step.whole_step
+    if step.operations.update is not None:
+        # Gradients are added up with a batch, and exchanged by themselves.
+        computed, whole = whole, step.operations.update
+    marks = phases.Marks(rows, gradients.loss.op, computed, pushes, summed, whole)
     return phases.roles_of(marks, graph_queries.ancestors)

@@ -107,7 +107,13 @@ class StepSpec(NamedTuple):
         """The `Plan` of the model that follows from a `request.Request`."""
         halved = self.settings.halved
         return loss_analysis.plan_model(
-            self.loss, self.variables, self.scope, request, halved, self.reach_of
+            self.loss,
+            self.variables,
+            self.scope,
+            request,
+            halved,
+            self.reach_of,
+            self.settings.accumulate_steps,
         )
 
 

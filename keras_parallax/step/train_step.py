@@ -1,6 +1,7 @@
 """A model's training step: what the rest of the package knows of it, and how it comes about."""
 
 import itertools
+import time
 
 from keras_parallax.compat import tensorflow_api
 from keras_parallax.compat.tensorflow_api import tf
@@ -38,6 +39,7 @@ class TrainStep:
         tracer: the `traced_runs.Tracer` while runs of the step are traced, else `None`.
         trials: the `trials.Trials` of the architectures that the job has tried, or `None`.
         tries: whether it tries architectures, or is going to.
+        pending: of how many batches the gradients are added up, and not exchanged yet.
         epochs: number of epochs that `fit` has trained.
         saved_fit: what a checkpoint says of the `fit` that it was saved in, until one goes on.
         name_scope: the name scope in which Keras builds the step: its own slots have their names
@@ -56,6 +58,7 @@ class TrainStep:
         self.acts_in_fit = spec.scope is not None and self.size > 1 and self.waits
         self.whole_step = tf.group(*operations.operations)
         self.density, self.after_runs, self.meter, self.tracer = {}, [], None, None
+        self.pending, self._seconds, self._has_measured, self._update = 0, 0.0, False, None
         self.epochs, self.saved_fit = 0, None
         self.trials, self.tries, self._past = None, False, []
         self.name_scope = spec.loss.graph.get_name_scope()
@@ -111,18 +114,66 @@ class TrainStep:
         """Names of operations to run with each step, which are no part of it."""
         return [] if self.meter is None else [self.meter.operation.name]
 
+    @property
+    def accumulate_steps(self):
+        """After how many batches their gradients are exchanged."""
+        return self.spec.settings.accumulate_steps
+
+    @property
+    def ends_together(self):
+        """Whether the next run ends for no rank before all have begun it."""
+        return self.lockstep and self.pending + 1 >= self.accumulate_steps
+
+    def end_batch(self):
+        """Called when a batch has run: exchanges the gradients that are added up, if it is time."""
+        if self.accumulate_steps > 1:
+            self.pending += 1
+            if self.pending >= self.accumulate_steps:
+                self._apply()
+
+    def apply_rest(self):
+        """Exchanges and applies what is added up of fewer batches. Ranks that wait all call it."""
+        if self.pending:
+            began = time.perf_counter()
+            with self.spec.job.activity.step(self.lockstep, is_new=False):
+                self._apply()
+            if self.meter is not None:
+                self.meter.note_update(time.perf_counter() - began)
+
+    def drop_pending(self):
+        """Forgets what is added up, for it is of other weights than there will be."""
+        if self.pending:
+            self.backend.get_session().run(self.operations.forget)
+            self.pending = 0
+
+    def _apply(self):
+        update, scope = self.operations.update, self.spec.scope
+        if self._update is None or self._update.operation is not update:
+            self._update = Update(self, update)
+            scope.runs.note_update(update, self._update)
+        self._update.run()
+        self.pending = 0
+
     def after_run(self, seconds):
-        """Called after each run of the step, which took some seconds."""
+        """Called after each run of the step, which took some seconds, and what it was followed by.
+
+        If the gradients of several batches are exchanged together, tables move after the exchange.
+        """
         if self.meter is not None:
             self.meter.note_run(seconds)
+        self._seconds += seconds
         with self.call('what follows from the first training batches'):
             meter = self.operations.meter
-            measured = meter is not None and meter.after_step()
-            if measured:
+            if meter is not None and meter.after_step():
                 # Workers that do not wait for each other do not gather it: each knows its own.
                 gather = self.gather if self.sync else lambda value: [value]
                 density = meter.density(self.spec.scope.session, gather)
                 self.density = dict(self.density, **density)
+                self._has_measured = True
+            if self.pending:
+                return
+            seconds, measured = self._seconds, self._has_measured
+            self._seconds, self._has_measured = 0.0, False
             for notify in self.after_runs:
                 notify(seconds, measured)
 
@@ -196,6 +247,45 @@ class TrainStep:
             self.spec.job.collective(run)
 
 
+class Update:
+    """The exchange of gradients of several batches, which the session runs as it does a step.
+
+    Args:
+        step: the `TrainStep`.
+        operation: the operation that exchanges and applies them.
+    """
+
+    #: The `TrainStep` says for both when ranks wait.
+    waits = lockstep = False
+    connections = ()
+
+    def __init__(self, step, operation):
+        self._step, self.operation, self._function = step, operation, None
+
+    @property
+    def tracer(self):
+        """As of the `TrainStep`."""
+        return self._step.tracer
+
+    @property
+    def beside(self):
+        """Names of operations to run with it, which are no part of it."""
+        meter = self._step.meter
+        return [] if meter is None else [meter.update_operation.name]
+
+    def run(self):
+        """Exchanges and applies."""
+        if self._function is None:
+            self._function = self._step.spec.scope.session.function_of(self.operation)
+        self._function()
+
+    def end_batch(self):
+        """There is none."""
+
+    def after_run(self, seconds):
+        """The `TrainStep` takes note of it."""
+
+
 def build_step(spec, before=()):
     """The `TrainStep` of a `StepSpec`, ready to run. A collective call in a job.
 
@@ -250,6 +340,8 @@ def _build(spec):
     if sharded:
         spec.job.process_end.interrupt_on_failure(step)
         operations.initialize(list(fills), list(fills.values()))
+    elif operations.sums:
+        spec.package.backend.get_session().run([sum_.initializer for sum_ in operations.sums])
     if several or sharded:
         step.broadcast(0)
     return step

@@ -57,15 +57,17 @@ def described(uses):
     )
 
 
-def plan_model(loss, variables, scope, request, fp16, reach_of):
+def plan_model(loss, variables, scope, request, fp16, reach_of, accumulate_steps=1):
     """The `Plan` of a model's trainable variables that follows from a `request.Request`.
 
     The `GraphScope` is `None` without a strategy, and `reach_of`, as `OptimizerAdapter.reach`, if
-    rows move by themselves.
+    rows move by themselves. Gradients of `accumulate_steps` batches are exchanged at once.
     """
     uses = describe(loss, variables, scope.records if scope else {})
     servers = scope.servers.count if scope and scope.servers else 0
     cluster, reach = scope.cluster if scope else None, rules.ANY_ROWS
+    if cluster is not None:
+        cluster = cluster._replace(accumulate_steps=accumulate_steps)
     on_servers = [
         use
         for use in uses

@@ -109,13 +109,18 @@ class ExchangedGradients:
         ]
         leaves = [part.op for part in [*parts, *others]]
         for operation in graph_queries.ancestors(operations, leaves, by_data=True):
-            if operation.type in _OF_BATCH and operation.name != 'keras_learning_phase':
+            if is_of_batch(operation):
                 raise ParallaxError(
                     'The updates of %s depend on the batch of a worker (%s) in another way than by '
                     'the gradients, for instance by the value of the loss. Each worker has a '
                     'batch of its own, so their variables would drift apart; use an optimizer '
                     'that takes gradients only, or train with one worker.' % (name, operation.name)
                 )
+
+
+def is_of_batch(operation):
+    """Whether an operation brings in what belongs to a batch."""
+    return operation.type in _OF_BATCH and operation.name != 'keras_learning_phase'
 
 
 def _storage(x):

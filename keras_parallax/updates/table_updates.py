@@ -206,12 +206,12 @@ class PartUpdate(NamedTuple):
     penalty: object = None
 
 
-def with_penalty(part_gradient, loss, way, takes_rows, clipvalue=None):
+def with_penalty(part_gradient, factor, way, takes_rows, clipvalue=None):
     """Adds the regularizer's gradient to that of a part, and chooses its form.
 
     Args:
         part_gradient: a `PartGradient`.
-        loss: the total loss, to find the factor that the penalty has in it.
+        factor: that of the table's penalty in the total loss, a scalar, or `None`.
         way: the `UpdateWay` of its table.
         takes_rows: whether the optimizer moves rows itself.
         clipvalue: the bound of an entry of the penalty's gradient, or `None`.
@@ -224,7 +224,7 @@ def with_penalty(part_gradient, loss, way, takes_rows, clipvalue=None):
         return PartUpdate(part, gradients)
     rows, values = gradients
     variable = part.variable
-    penalty = _penalty_gradient(part, loss)
+    penalty = None if factor is None else _penalty_gradient(part, factor)
     if penalty is not None and clipvalue is not None:
         penalty = tf.clip_by_value(penalty, -clipvalue, clipvalue)
     with tf.device(variable.device):
@@ -243,18 +243,12 @@ def with_penalty(part_gradient, loss, way, takes_rows, clipvalue=None):
         return PartUpdate(part, gradient, penalty)
 
 
-def _penalty_gradient(part, loss):
+def _penalty_gradient(part, factor):
     """Gradient of the regularizer with respect to a part, of the part's shape, or `None`."""
-    table = part.table
-    terms = table.penalty_terms
-    gradients = tf.gradients(loss, terms) if terms else []
-    factors = [gradient for gradient in gradients if gradient is not None]
-    if not factors:
-        return None
     with tf.device(part.variable.device):
         rows = part.variable.value()
-        (gradient,) = tf.gradients(table.regularizer(rows), rows)
-        return None if gradient is None else tf.add_n(factors) * gradient
+        (gradient,) = tf.gradients(part.table.regularizer(rows), rows)
+        return None if gradient is None else factor * gradient
 
 
 def apply_by_row(optimizer, rule, update, slots):

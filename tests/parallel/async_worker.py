@@ -25,7 +25,10 @@ TIMINGS = {
     'ps': {'architecture': 'ps'},
     'bound': {'architecture': 'ps', 'max_staleness': 2, 'partitions': 3},
     'lockstep': {'architecture': 'ps', 'max_staleness': 0},
+    'accumulated': {'architecture': 'ps', 'max_staleness': 1, 'partitions': 3},
 }
+#: Of each timing the batches whose gradients are applied at once.
+ACCUMULATED = {'accumulated': 3}
 
 
 def linear(keras):
@@ -48,23 +51,25 @@ def linear(keras):
 SERVERS = sys.argv[3:] or None
 
 
-def build(keras, package, model, optimizer, loss, **strategy):
+def build(keras, package, model, optimizer, loss, steps=1, **strategy):
     keras.backend.clear_session()
     with kp.ParallaxStrategy(sync=False, servers=SERVERS, **strategy) as made:
         built = model(keras)
-        built.compile(kp.ParallaxOptimizer(optimizer(), keras=package), loss)
+        wrapped = kp.ParallaxOptimizer(optimizer(), keras=package, accumulate_steps=steps)
+        built.compile(wrapped, loss)
     built.set_weights(cases.start_weights(built))
     return made, built
 
 
-def every_push_counts(keras, package, rank, size, steps, **strategy):
+def every_push_counts(keras, package, rank, size, steps, together=1, **strategy):
     """Start and end weights of `linear` under SGD, and how often each row was looked up.
 
     Then the density that this rank has measured, and that of its own first ten batches. Then what
     it knows of how far the ranks are.
     """
     optimizer = functools.partial(keras.optimizers.SGD, lr=0.1)
-    made, model = build(keras, package, linear, optimizer, cases.pass_through, **strategy)
+    loss = cases.pass_through
+    made, model = build(keras, package, linear, optimizer, loss, together, **strategy)
     before = cases.start_weights(model)
     random = np.random.RandomState(rank)
     counts, touched = np.zeros(cases.ROWS), []
@@ -76,7 +81,7 @@ def every_push_counts(keras, package, rank, size, steps, **strategy):
     # Nobody may read before all have written.
     total = np.sum(job.start().gather(counts.tolist()), 0)
     densities = made.plan(model).variables[0].alpha, np.mean(touched[:10])
-    weights = [np.ravel(before), np.ravel(model.get_weights()), np.tile(total, 2)]
+    weights = [np.ravel(before), np.ravel(model.get_weights()), np.tile(total, 2) / together]
     return weights, densities, progress(model, steps)
 
 
@@ -94,9 +99,10 @@ def progress(model, steps):
     return [[alone, step.size]] + [list(known[rank]) for rank in range(step.size)]
 
 
-def converges(keras, package, rank, size, optimizer, **strategy):
+def converges(keras, package, rank, size, optimizer, together=1, **strategy):
     """The losses of a small regression."""
-    _, model = build(keras, package, cases.embed_and_sum(), optimizer, 'mse', **strategy)
+    built = cases.embed_and_sum()
+    _, model = build(keras, package, built, optimizer, 'mse', together, **strategy)
     random = np.random.RandomState(3)
     ids, targets = cases.ids_and_targets(random, 16 * size)
     mine = cases.share([ids, targets], rank, size)
@@ -115,7 +121,7 @@ def main(package, folder):
     given = keras, package, made.rank, made.size
     found = {}
     for name in sorted(os.environ['TIMINGS'].split()):
-        strategy = TIMINGS[name]
+        strategy = dict(TIMINGS[name], together=ACCUMULATED.get(name, 1))
         # Only without a bound may ranks take unequal numbers of steps. `linear` has no dense
         # variable, so nothing of it is synchronous.
         steps = STEPS + (5 * made.rank if 'max_staleness' not in strategy else 0)

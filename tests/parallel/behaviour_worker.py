@@ -152,6 +152,30 @@ def step_metrics(rank):
     )
 
 
+def accumulated(rank):
+    model = rank.model(accumulate_steps=2)
+    metrics = kp.callbacks.StepMetrics()
+    history = rank.fit(model, 0, 5, [metrics], epochs=2).history
+    plan = rank.strategy.plan(model)
+    (table,) = [one for one in plan.variables if one.shards]
+    end = model.get_weights()
+    other = rank.model(accumulate_steps=2 + rank.number)
+    try:
+        rank.train(other, 0, 1)
+    except kp.ModelMismatchError as error:
+        refusal = str(error)
+    return dict(
+        {'history ' + name: values for name, values in history.items()},
+        machines=[shard.server for shard in table.shards],
+        shape=table.shape,
+        dense_bytes=plan.predict().totals['plan'].sent,
+        dense_size=sum(one.bytes for one in plan.variables if not one.shards),
+        iterations=rank.keras.backend.get_value(model.optimizer.iterations),
+        refusal=refusal,
+        end=end,
+    )
+
+
 def profile(rank):
     def build(keras):
         # The step pulls the rows of both tables at once, and the model does not.

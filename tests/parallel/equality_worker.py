@@ -35,8 +35,10 @@ def run(case, keras, name):
     losses = []
     for number, batch in enumerate(cases.joined_batches(case, strategy.size)):
         moving.follow(model, case, number)
-        mine = cases.share(batch, strategy.rank, strategy.size)
-        losses.append(float(np.ravel(model.train_on_batch(*mine))[0]))
+        parts = strategy.size * case.accumulated
+        own = range(strategy.rank * case.accumulated, (strategy.rank + 1) * case.accumulated)
+        of_parts = [model.train_on_batch(*cases.share(batch, part, parts)) for part in own]
+        losses.append(float(np.mean([np.ravel(loss)[0] for loss in of_parts])))
     return strategy, losses, model
 
 

@@ -236,6 +236,33 @@ def test_step_metrics_are_what_is_counted_by_hand_in_every_log(shown, plain):
     np.testing.assert_allclose(log['rows_touched'], [touched] * 2)
 
 
+@behaviour('accumulated')
+def test_batches_that_are_exchanged_together_train_and_cost_what_one_of_all_does(shown, plain):
+    ranks, model, row_bytes = shown.ranks, plain(), 4 * shown.ranks[0]['shape'][1]
+    of_joined, together = joined(0, 5), [(0, 2), (2, 4), (4, 5)]
+    for begin, end in 2 * together:
+        model.train_on_batch(*map(np.concatenate, zip(*of_joined[begin:end])))
+    assert_both_end_with(ranks, model.get_weights())
+    sent = 0
+    for number in range(RANKS):
+        ids = [ids for ids, _ in cases.batches(cases.CASES['adagrad'], RANKS, 0, 5, number)]
+        pulled = [np.unique(of_batch) for of_batch in ids]
+        pushed = [np.unique(np.concatenate(ids[begin:end])) for begin, end in together]
+        machines = ranks[0]['machines']
+        away = machines[np.concatenate(pulled + pushed) % len(machines)] != number
+        sent += (row_bytes + 1) * np.sum(away)  # A row's number takes a byte.
+    for rank in ranks:
+        assert rank['iterations'] == 6
+        np.testing.assert_allclose(rank['history row_bytes_sent'], [sent / 5 / RANKS] * 2)
+        # Half of what a ring of two hosts sends for each batch, as it is planned.
+        assert rank['history dense_bytes_sent'].tolist() == [rank['dense_size'] / 2] * 2
+        parts = [rank['history %s_seconds' % part] for part in ('pull', 'compute', 'barrier')]
+        assert (np.sum(parts, axis=0) <= rank['history step_seconds']).all()
+        refusal = str(rank['refusal'])
+        assert 'rank 1 has settings of ParallaxOptimizer: ' in refusal
+        assert "'accumulate_steps': 3" in refusal and "'accumulate_steps': 2" in refusal
+
+
 def read_trace(*path):
     with open(os.path.join(*path)) as file:
         return trace.from_chrome(json.load(file), path[-1])

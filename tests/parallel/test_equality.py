@@ -148,7 +148,7 @@ def test_every_pair_of_values_is_compared_somewhere():
     are_paired([run[::2] for run in matrix], ENGINE_JOBS, cases.MATRIX_OPTIMIZERS)
     are_paired([run[1:] for run in matrix], cases.STRATEGIES, cases.MATRIX_OPTIMIZERS)
     family = [((ranks, package), name.split('_')[0]) for ranks, package, name in ENGINE_RUNS]
-    several = ('ps', 'search', 'auto', 'fp16', 'many')
+    several = ('ps', 'search', 'auto', 'fp16', 'many', 'accumulated')
     are_paired([run for run in family if run[1] in several], ENGINE_JOBS, several)
 
 

@@ -210,3 +210,30 @@ def test_a_step_takes_the_busier_way_of_the_link():
 def test_workers_of_one_host_are_compared_as_hosts():
     assert Cluster(1, 4).for_decisions()[:2] == (4, 1)
     assert Cluster(2, 4).for_decisions()[:2] == (2, 4)
+
+
+# --- gradients of several batches at once -------------------------------------------------
+
+
+@given(alpha=ALPHAS, hosts=HOSTS, workers=WORKERS, steps=st.integers(2, 16))
+def test_gradients_of_several_batches_cost_no_more_than_one_by_one(alpha, hosts, workers, steps):
+    alone = Cluster(hosts, workers)
+    together = alone._replace(accumulate_steps=steps)
+    for cost, arguments in (
+        (costs.allgather, (1000, 4, alpha)),
+        (costs.servers, (1000, 8, 4, alpha)),
+        (costs.dense_servers, (800, 400)),
+    ):
+        one_by_one, at_once = [total(cost(*arguments, cluster)) for cluster in (alone, together)]
+        assert at_once <= one_by_one * (1 + 1e-9)
+    found = [total(costs.allreduce(800, cluster)) for cluster in (alone, together)]
+    assert found[1] == pytest.approx(found[0] / steps)
+
+
+def test_rows_are_pulled_with_each_batch_and_pushed_once_for_several_by_hand():
+    # 100 rows, of which a batch touches 20 and two batches 36, half of them on the other host.
+    found = costs.servers(100, 8, 4, 0.2, Cluster(2, accumulate_steps=2), id_bytes=1)
+    as_client, as_server = 10 * 1 + 18 / 2 * (1 + 4), 10 * 8
+    assert found.sent == found.received == pytest.approx(as_client + as_server)
+    whole = costs.update_bytes(1000, 1, 0.2, Cluster(2, accumulate_steps=2), whole=True)
+    assert whole == costs.update_bytes(1000, 1, 0.2, Cluster(2), whole=True) / 2

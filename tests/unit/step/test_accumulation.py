@@ -1,0 +1,272 @@
+"""Gradients of several batches, in one process; `test_equality.py` has several ranks."""
+
+import json
+import os
+
+import cases
+import numpy as np
+import own_optimizers
+import pytest
+import reference
+from frameworks import KERAS_PACKAGES, TF2, tf
+
+import keras_parallax as kp
+from keras_parallax.profiles import phases, trace
+from keras_parallax.step import exchange
+from keras_parallax.step.accumulation import Accumulated
+
+PACKAGES = pytest.mark.parametrize('package', KERAS_PACKAGES)
+SAMPLES, BATCH = 20, 4
+
+
+def compiled(package, accumulate_steps, optimizer=None, build=None, **arguments):
+    """A model of a strategy with start weights that depend on nothing."""
+    keras = cases.keras_module(package)
+    keras.backend.clear_session()
+    with kp.ParallaxStrategy():
+        model = (build or cases.embed_and_sum())(keras)
+        optimizer = (optimizer or adam)(keras)
+        wrapped = kp.ParallaxOptimizer(
+            optimizer, keras=package, accumulate_steps=accumulate_steps, **arguments
+        )
+        model.compile(wrapped, 'mse')
+    model.set_weights(cases.start_weights(model))
+    return model
+
+
+def adam(keras):
+    return keras.optimizers.Adam(lr=0.01)
+
+
+def data(rows=cases.ROWS):
+    random = np.random.RandomState(3)
+    return random.randint(0, rows, (SAMPLES, cases.LENGTH)), random.uniform(-1, 1, (SAMPLES, 1))
+
+
+def batches(x, y, size=BATCH):
+    return [(x[begin : begin + size], y[begin : begin + size]) for begin in range(0, len(x), size)]
+
+
+def assert_close(found, expected):
+    for one, other in zip(found, expected):
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-5 * np.abs(other).max())
+
+
+# --- what is kept -------------------------------------------------------------------------
+
+
+def test_rows_are_merged_as_they_come_and_their_mean_is_taken_once():
+    with tf.Graph().as_default(), tf.Session() as session:
+        rows, values = tf.placeholder(tf.int32, [None]), tf.placeholder(tf.float32, [None, 2])
+        sums = Accumulated(tf.constant(0.0), 3, 'test')
+        sums.begin(tf.no_op())
+        mean, split = sums.rows(exchange.RowGradients(rows, values), None, 'table', [2])
+        assert split is None
+        session.run([variable.initializer for variable in sums.storage])
+        for of_batch in ([1, 5], [5], [5, 1]):
+            given = np.full([len(of_batch), 2], len(of_batch), np.float32)
+            session.run(sums.additions, {rows: of_batch, values: given})
+        of_rows = [one for one in sums.storage if '/rows' in one.name]
+        assert session.run(of_rows)[0].tolist() == [1, 5]
+        found, _ = session.run([mean, sums.resets])
+        assert found.rows.tolist() == [1, 5]
+        np.testing.assert_allclose(found.values, [[4 / 3.0] * 2, [5 / 3.0] * 2], rtol=1e-6)
+        assert [value.size for value in session.run(of_rows)] == [0]
+        assert session.run(sums.batches) == 0
+
+
+@PACKAGES
+def test_nothing_moves_until_the_last_of_the_batches(package):
+    model = compiled(package, 3)
+    seen = [[weights.copy() for weights in model.get_weights()]]
+    counts = []
+    for x, y in batches(*data()) + batches(*data())[:1]:
+        model.train_on_batch(x, y)
+        seen.append(model.get_weights())
+        counts.append(
+            int(cases.keras_module(package).backend.get_value(model.optimizer.iterations))
+        )
+    assert counts == [0, 0, 1, 1, 1, 2]
+    for number, (before, after) in enumerate(zip(seen, seen[1:])):
+        same = all(map(np.array_equal, before, after))
+        assert same == ((number + 1) % 3 != 0)
+
+
+@PACKAGES
+def test_lazy_updates_leave_rows_alone_that_none_of_the_batches_has(package):
+    model = compiled(package, 2, sparse_update='lazy')
+    before = model.get_weights()[0]
+    x, y = data(rows=10)
+    for of_batch in batches(x, y)[:4]:
+        model.train_on_batch(*of_batch)
+    touched = np.unique(x[: 4 * BATCH])
+    moved = np.flatnonzero(np.any(model.get_weights()[0] != before, 1))
+    assert set(moved) == set(touched)
+
+
+@PACKAGES
+def test_a_batch_that_fails_adds_nothing(package):
+    found = []
+    for fails in (False, True):
+        model = compiled(package, 2)
+        for number, (x, y) in enumerate(batches(*data())[:4]):
+            if fails and number == 1:
+                with pytest.raises(Exception, match='23'):
+                    model.train_on_batch(np.full_like(x, cases.ROWS), y)
+            model.train_on_batch(x, y)
+        found.append(model.get_weights())
+    assert all(map(np.array_equal, *found))
+
+
+# --- fit ----------------------------------------------------------------------------------
+
+
+def plain_fit(package, optimizer, numbers, epochs):
+    """Plain Keras with an update for so many samples each, over and over."""
+    keras = cases.keras_module(package)
+    case = cases.Case(cases.embed_and_sum(), optimizer)
+    model, (x, y) = reference.compiled(case, keras), data()
+    for _ in range(epochs):
+        for part in np.split(np.arange(SAMPLES), np.cumsum(numbers)[:-1]):
+            model.train_on_batch(x[part], y[part])
+    return model.get_weights(), model.evaluate(x, y, verbose=0)
+
+
+@PACKAGES
+def test_fit_ends_each_epoch_with_the_update_of_what_is_left_before_it_validates(package):
+    numbers = [2 * BATCH, 2 * BATCH, BATCH]
+    weights, loss = plain_fit(package, adam, numbers, epochs=3)
+    model, (x, y) = compiled(package, 2), data()
+    history = model.fit(
+        x, y, BATCH, epochs=3, shuffle=False, validation_data=(x, y), verbose=0
+    ).history
+    assert_close(model.get_weights(), weights)
+    assert history['val_loss'][-1] == pytest.approx(loss, rel=1e-5)
+    assert model.optimizer._parallax_step.pending == 0
+
+
+@PACKAGES
+def test_an_epoch_that_a_callback_ends_leaves_nothing_behind(package):
+    keras = cases.keras_module(package)
+    weights, _ = plain_fit(package, adam, [2 * BATCH, BATCH, 2 * BATCH], epochs=1)
+
+    class Stop(keras.callbacks.Callback):
+        def on_batch_end(self, batch, logs=None):
+            self.model.stop_training = batch == 2
+
+    model, (x, y) = compiled(package, 2), data()
+    model.fit(x, y, BATCH, shuffle=False, verbose=0, callbacks=[Stop()])
+    for of_batch in batches(x, y)[3:]:
+        model.train_on_batch(*of_batch)
+    assert_close(model.get_weights(), weights)
+
+
+@PACKAGES
+def test_step_metrics_have_rows_of_a_batch_and_times_of_both_runs(package):
+    model, (x, y) = compiled(package, 2), data()
+    metrics = kp.callbacks.StepMetrics()
+    history = model.fit(x, y, BATCH, shuffle=False, verbose=0, callbacks=[metrics]).history
+    expected = np.mean([len(np.unique(of_batch)) for of_batch, _ in batches(x, y)])
+    assert history['rows_touched'] == [pytest.approx(expected)]
+    parts = [history[name + '_seconds'][0] for name in ('compute', 'allreduce', 'barrier')]
+    assert 0 < sum(parts) <= history['step_seconds'][0] * 1.01
+
+
+def test_a_profile_has_the_update_with_the_batch_that_it_follows(tmp_path):
+    model, (x, y) = compiled(KERAS_PACKAGES[0], 2), data()
+    profile = kp.callbacks.Profile(str(tmp_path), steps=(1, 4))
+    model.fit(x, y, BATCH, shuffle=False, verbose=0, callbacks=[profile])
+    with open(str(tmp_path / 'trace-1-3.json')) as file:
+        found = trace.from_chrome(json.load(file), 'the trace')
+    assert sorted(found.steps) == [(0, 1), (0, 2), (0, 3)]
+    for number in (1, 2, 3):
+        own = {span.phase for span in found.spans if span.step == number}
+        assert phases.BACKWARD in own and (phases.UPDATE in own) == (number != 2)
+
+
+# --- checkpoints --------------------------------------------------------------------------
+
+
+def test_a_save_within_an_epoch_waits_for_the_update(tmp_path):
+    package = KERAS_PACKAGES[0]
+    model, (x, y) = compiled(package, 2), data()
+    path = str(tmp_path / '{epoch}-{batch}.h5')
+    saver = kp.callbacks.ModelCheckpoint(path, save_steps=3)
+    model.fit(x, y, BATCH, epochs=2, shuffle=False, verbose=0, callbacks=[saver])
+    # Due after batches 3 and 6 and 9 of both epochs; the fifth of an epoch is applied as it ends.
+    assert sorted(os.listdir(str(tmp_path))) == ['1-4.h5', '2-2.h5', '2-4.h5']
+    expected = model.get_weights()
+    resumed = compiled(package, 2)
+    with kp.ParallaxStrategy() as strategy:
+        epoch = strategy.resume(resumed, str(tmp_path / '1-4.h5'))
+    resumed.fit(x, y, BATCH, epochs=2, initial_epoch=epoch, shuffle=False, verbose=0)
+    assert all(map(np.array_equal, resumed.get_weights(), expected))
+
+
+def test_a_save_between_two_updates_says_what_is_not_in_it_and_a_resume_drops_it(tmp_path):
+    package, path = KERAS_PACKAGES[0], str(tmp_path / 'model.h5')
+    model, (first, *others) = compiled(package, 2), batches(*data())
+    strategy = kp.ParallaxStrategy()
+    model.train_on_batch(*first)
+    with pytest.warns(UserWarning, match='the last 1 of accumulate_steps=2 batches are not app'):
+        model.save(path)
+    strategy.resume(model, path)
+    cases.train(model, others)
+    found, expected = model.get_weights(), compiled(package, 2)
+    cases.train(expected, others)
+    assert all(map(np.array_equal, found, expected.get_weights()))
+
+
+def test_a_model_that_is_compiled_anew_says_which_gradients_are_lost():
+    package = KERAS_PACKAGES[0]
+    model, (first, *_) = compiled(package, 2), batches(*data())
+    model.train_on_batch(*first)
+    with kp.ParallaxStrategy():
+        model.compile(model.optimizer, 'mse')
+    with pytest.warns(UserWarning, match='the last 1 of accumulate_steps=2 batches will not be'):
+        model.train_on_batch(*first)
+
+
+# --- what is refused ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize('value', [0, -1, 1.5, 'two', True, None])
+def test_what_is_no_number_of_batches_is_refused(value):
+    keras = cases.keras_module(KERAS_PACKAGES[0])
+    sentence = 'accumulate_steps must be a whole number of batches from 1, but %r was' % (value,)
+    with pytest.raises(ValueError, match=sentence):
+        kp.ParallaxOptimizer(keras.optimizers.SGD(), accumulate_steps=value)
+
+
+def test_without_a_strategy_nobody_counts_batches(monkeypatch):
+    keras = cases.keras_module(KERAS_PACKAGES[0])
+    keras.backend.clear_session()
+    model = cases.embed_and_sum()(keras)
+    model.compile(kp.ParallaxOptimizer(keras.optimizers.SGD(), accumulate_steps=2), 'mse')
+    with pytest.raises(kp.ScopeError, match='accumulate_steps=2 needs a ParallaxStrategy'):
+        model.train_on_batch(*batches(*data())[0])
+
+
+@pytest.mark.skipif(TF2, reason='the optimizer is written for the base class of Keras 2.2.4')
+def test_an_update_that_needs_a_batch_is_refused():
+    def by_loss(keras):
+        class ByLoss(keras.optimizers.SGD):
+            def get_updates(self, loss, params):
+                with tf.control_dependencies([tf.assign(self.lr, 0.1 * loss)]):
+                    return super().get_updates(loss=loss, params=params)
+
+        return ByLoss()
+
+    model = compiled(KERAS_PACKAGES[0], 2, by_loss)
+    with pytest.raises(kp.PlanError, match='accumulate_steps=2 has ByLoss update after several'):
+        model.train_on_batch(*batches(*data())[0])
+
+
+@pytest.mark.skipif(TF2, reason='these optimizers are written for the base class of Keras 2.2.4')
+@pytest.mark.parametrize('name', ['layerwise', 'clipped_together'])
+def test_a_users_optimizer_gets_the_mean_of_the_batches(name):
+    optimizer = own_optimizers.OWN[name]
+    weights, _ = plain_fit('keras', optimizer, [2 * BATCH, 2 * BATCH, BATCH], epochs=1)
+    model, (x, y) = compiled('keras', 2, optimizer), data()
+    model.fit(x, y, BATCH, shuffle=False, verbose=0)
+    assert_close(model.get_weights(), weights)
