@@ -10,12 +10,15 @@ from keras_parallax.planning import architectures
 from keras_parallax.planning.classify import SPARSE
 from keras_parallax.planning.search import Search
 from keras_parallax.step.operations import StepOperations
-from keras_parallax.tables import initial_values, loss_analysis, sharding
+from keras_parallax.tables import initial_values, loss_analysis, rows, sharding
 from keras_parallax.tables.pull import pull_again, redirect_readers
 from keras_parallax.tables.rows import Rows, ShardedRows
 from keras_parallax.tables.sharded_variable import ShardedVariable
 from keras_parallax.tables.sharding import forget_variable, remember_variable
 from keras_parallax.updates.slots import UnusedRows
+
+#: Weights of so many bytes in shards are not worth a share for each rank.
+_SMALL_BYTES = 2**20
 
 
 def check_moves(spec, operations):
@@ -95,8 +98,10 @@ def reshard(step, request, plan):
             release.append(tensorflow_api.memory_release(variable))
     new = [moved_table.table for moved_table in moved] + list(fills)
     operations.initialize(new, list(fills.values()))
-    for replicated_table in replicated:
-        replicated_table.fetch(spec.scope.session)
+    for group in rows.in_groups(replicated, lambda of_all: rows.bytes_of(of_all.old)):
+        values = rows.read_together([of_all.old for of_all in group], spec.scope.session)
+        feeds = {of_all.value: value for of_all, value in zip(group, values)}
+        spec.scope.session.run([of_all.fill for of_all in group], feeds)
     pairs = [moved_table.pair for moved_table in moved] + list(zip(old_weights, weights))
     carry_over(pairs, spec.scope.session, rank, step.size)
     spec.job.barrier()
@@ -113,30 +118,33 @@ class ReplicatedTable:
 
     Every model of its graph reads the rank's own variable from now on, so that a session which has
     run it must be opened anew.
+
+    Attributes:
+        old: the shards' rows, to be read.
+        value, fill: a placeholder of them, and the operation that writes it to this rank's
+            variable.
     """
 
     def __init__(self, table, planned):
         self.table, self._planned, self._shards = table, table.plan.shards, table.shards
         variable = table.variable
-        self._old = _weight(table)
+        self.old = _weight(table)
         table.follow(planned)
         ShardedVariable.give_back(variable)
         remember_variable(variable)
         table.former.rebuild()
-        self._value = tf.placeholder(table.dtype, planned.shape)
+        self.value = tf.placeholder(table.dtype, planned.shape)
         with table.former.own():
-            self._fill = tensorflow_api.assign_freed(variable, self._value)
+            self.fill = tensorflow_api.assign_freed(variable, self.value)
             again = [tensorflow_api.looked_up(variable, pulled.split.ids) for pulled in table.pulls]
-        for pulled, rows in zip(table.pulls, again):
-            redirect_readers(pulled.rows, rows)
-        table.pulls[:] = [pulled._replace(rows=rows) for pulled, rows in zip(table.pulls, again)]
+        for pulled, looked_up in zip(table.pulls, again):
+            redirect_readers(pulled.rows, looked_up)
+        table.pulls[:] = [
+            pulled._replace(rows=looked_up) for pulled, looked_up in zip(table.pulls, again)
+        ]
         if table.penalties:
             redirect_readers(table.penalty_terms[0], table.penalties[0])
             table.penalty_terms = table.penalties[:1]
-
-    def fetch(self, session):
-        """Copies the rows to this rank's variable."""
-        session.run(self._fill, {self._value: session.run(self._old)})
 
     def release(self, rank):
         """The operations that free the memory of the shards on a rank's server."""
@@ -183,7 +191,7 @@ def carry_over(pairs, session, rank, size):
 
     All ranks call it, and each does a share.
     """
-    copied, small, assignments, feeds = [], [], [], []
+    copied, large, own = [], [], []
     for old, new in pairs:
         if old is new or isinstance(new, UnusedRows):
             continue
@@ -191,21 +199,29 @@ def carry_over(pairs, session, rank, size):
             source = old if isinstance(old, Rows) else ShardedRows(old.name, [old], new.shape)
             source.make_reader()
             new.make_writer()
-            copied.append((_Source(source, session), new))
+            is_small = rows.bytes_of(new) <= _SMALL_BYTES and isinstance(new, ShardedRows)
+            (copied if is_small else large).append((source, new))
         else:
-            small.append(old)
-            feeds.append(tf.placeholder(new.dtype.base_dtype, new.shape))
-            assignments.append(new.assign(feeds[-1]))
-    session.run(assignments, dict(zip(feeds, session.run(small))))
-    for source, new in copied:
-        new.fill(source, session, share=(rank, size))
+            value = tf.placeholder(new.dtype.base_dtype, new.shape)
+            own.append((old, value, new.assign(value)))
+            if isinstance(old, Rows):
+                old.make_reader()
+    for group in rows.in_groups(own, lambda one: rows.bytes_of(one[0])):
+        olds, placeholders, assignments = zip(*group)
+        values = rows.read_together(list(olds), session)
+        session.run(list(assignments), dict(zip(placeholders, values)))
+    for group in rows.in_groups(copied, lambda pair: rows.bytes_of(pair[1]))[rank::size]:
+        sources, news = zip(*group)
+        rows.write_together(news, rows.read_together(list(sources), session), session)
+    for source, new in large:
+        new.fill(_Source(source, session), session, share=(rank, size))
 
 
 class _Source:
     """Old `Rows`, as `Rows.fill` takes them."""
 
-    def __init__(self, rows, session):
-        self.shape, self._rows, self._session = tuple(rows.shape.as_list()), rows, session
+    def __init__(self, old, session):
+        self.shape, self._old, self._session = tuple(old.shape.as_list()), old, session
 
-    def __getitem__(self, rows):
-        return self._rows.read(self._session, rows.start, rows.stop)
+    def __getitem__(self, block):
+        return self._old.read(self._session, block.start, block.stop)

@@ -198,9 +198,20 @@ class ShardedRows(Rows):
 
     def read(self, session, first, last):
         """As `Rows.read`."""
+        return self._joined(session.run(*self._reads(first, last)), first, last)
+
+    def write(self, session, first, values):
+        """As `Rows.write`."""
+        session.run(*self._writes(first, values))
+
+    def _reads(self, first, last):
+        """What a session runs to read rows, and what it is fed."""
         self.make_reader()
         bounds, _, parts = self._reader
-        values = session.run(parts, self._bounds(bounds, first, last))
+        return parts, self._bounds(bounds, first, last)
+
+    def _joined(self, values, first, last):
+        """The rows of what `_reads` has given."""
         if len(values) == 1:
             return values[0]
         rows = np.empty((last - first,) + self._row_shape, self.dtype.as_numpy_dtype)
@@ -208,14 +219,14 @@ class ShardedRows(Rows):
             rows[self._places(number, first)] = part
         return rows
 
-    def write(self, session, first, values):
-        """As `Rows.write`."""
+    def _writes(self, first, values):
+        """What a session runs to write rows, and what it is fed."""
         self.make_writer()
         bounds, rows, writes = self._writer
         feeds = self._bounds(bounds, first, first + len(values))
         for number, placeholder in enumerate(rows):
             feeds[placeholder] = values[self._places(number, first)]
-        session.run([write.op for write in writes], feeds)
+        return [write.op for write in writes], feeds
 
     def of_shard(self, number):
         """The `Rows` of one shard, as they follow each other there."""
@@ -251,6 +262,60 @@ class ShardedRows(Rows):
 
     def __repr__(self):
         return '<ShardedRows %s shape=%s shards=%d>' % (self.name, self.shape, len(self.shards))
+
+
+def in_groups(items, size_of, limit=BLOCK_BYTES // _COPIES):
+    """Splits items, in order, into lists that have no more than so many bytes, or one item.
+
+    Each run of what a session has not run before has it look through the whole graph: so small
+    weights are moved together.
+
+    Example:
+        ```python
+        >>> in_groups([3, 4, 9, 1, 1], int, 8)
+        [[3, 4], [9], [1, 1]]
+        ```
+    """
+    groups, size = [], 0
+    for item in items:
+        if not groups or size + size_of(item) > limit:
+            groups.append([])
+            size = 0
+        groups[-1].append(item)
+        size += size_of(item)
+    return groups
+
+
+def bytes_of(weight):
+    """Size of a variable or of `Rows` in bytes."""
+    return weight.shape.num_elements() * weight.dtype.base_dtype.size
+
+
+def read_together(weights, session):
+    """The values of `ShardedRows`, and of whatever else a session fetches, by one run: a list."""
+    if len(weights) == 1 and isinstance(weights[0], Rows):
+        return [weights[0].read_all(session)]
+    fetches, feeds = [], {}
+    for weight in weights:
+        if isinstance(weight, ShardedRows):
+            parts, fed = weight._reads(0, weight.rows)
+            feeds.update(fed)
+        fetches.append(parts if isinstance(weight, ShardedRows) else weight)
+    values = session.run(fetches, feeds)
+    return [
+        weight._joined(value, 0, weight.rows) if isinstance(weight, ShardedRows) else value
+        for weight, value in zip(weights, values)
+    ]
+
+
+def write_together(rows, values, session):
+    """Sets `ShardedRows` to arrays by one run."""
+    writes, feeds = [], {}
+    for one, value in zip(rows, values):
+        operations, fed = one._writes(0, value)
+        writes.append(operations)
+        feeds.update(fed)
+    session.run(writes, feeds)
 
 
 class BlockAssign:
