@@ -123,7 +123,9 @@ def _prepare(ranks, script, arguments, environ, prefix, launcher):
         elif start[0].endswith('.py'):
             start[:1] = [sys.executable, os.path.join(HERE, start[0])]
         command = start + ['sh', '-c', _SAY_STARTED, 'sh'] + command
-    full = dict(os.environ, TF_CPP_MIN_LOG_LEVEL='2', **MPI_ENVIRON)
+    # A process that crashes says where: twice in some hundred jobs one of test_behaviour.py did, as
+    # it ended, and nothing was known but that.
+    full = dict(os.environ, TF_CPP_MIN_LOG_LEVEL='2', PYTHONFAULTHANDLER='1', **MPI_ENVIRON)
     full.update(environ or {})
     full['PATH'] = folder + os.pathsep + full.get('PATH', '')
     return list(prefix) + command, full
