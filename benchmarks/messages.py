@@ -80,7 +80,7 @@ def main(system, kind, width, steps, verbose):
     keras.models.Model.compile = lambda self, *args: (made.append(self), compiled(self, *args))[1]
     gather = Gatherer('benchmark') if size > 1 else lambda value: [value]
     work = models.click_model(kind, width, batch=256)
-    step = catalog.SYSTEMS[system].build(work, catalog.Place(rank, size, gather), 1)
+    step = catalog.SYSTEMS[system].build(work, catalog.Place(rank, size, gather), 1).step
     seconds, cpu, losses = [], 0, []
     batches = list(work.batches(rank, steps + 5))
     for number, batch in enumerate(batches):

@@ -19,7 +19,12 @@ from systems.catalog import SYSTEMS
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 DEFAULT_OUT = os.path.join(HERE, '..', 'docs', 'benchmarks')
-CHOICES = tuple(scripts.SCRIPTS) + tuple(suites.SUITES)
+#: Benchmarks that are scripts of their own, to what makes them quick.
+SCRIPTS = dict(
+    {name: ['--rounds', '1'] for name in scripts.SCRIPTS},
+    convergence=['--hosts', '2', '--steps', '20'],
+)
+CHOICES = tuple(SCRIPTS) + tuple(suites.SUITES)
 QUICK = {'hosts': (1, 2, 8), 'bandwidths': (200,), 'steps': 10, 'rounds': 1}
 
 
@@ -31,7 +36,7 @@ def numbers(text, kind=int):
 @click.command()
 @click.option('--suite', 'chosen', type=click.Choice(sorted(CHOICES)), multiple=True)
 @click.option('--hosts', help='Numbers of hosts, for instance 2,8.')
-@click.option('--workers-per-host', default=1, show_default=True)
+@click.option('--workers-per-host', type=int, help="Workers of a host, instead of the suite's.")
 @click.option('--bandwidth', help='Mbit/s, for instance 200,1000; 0 for no limit.')
 @click.option(
     '--cores-per-host',
@@ -69,11 +74,11 @@ def main(
         raise click.ClickException(
             'No such system: %s. There are %s.' % (', '.join(unknown), ', '.join(SYSTEMS))
         )
-    for name in [] if report_only else chosen or tuple(scripts.SCRIPTS) + suites.PUBLISHED:
-        if name in scripts.SCRIPTS:
+    for name in [] if report_only else chosen or tuple(SCRIPTS) + suites.PUBLISHED:
+        if name in SCRIPTS:
             if not (missing and results.is_current(out, name)):
                 command = [sys.executable, os.path.join(HERE, name + '.py'), '--out', out]
-                command += ['--rounds', str(QUICK['rounds'])] if quick else []
+                command += SCRIPTS[name] if quick else []
                 subprocess.check_call(command)
             continue
         cores = suites.cores_of(name) if cores_per_host is None else cores_per_host

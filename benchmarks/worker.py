@@ -22,13 +22,13 @@ from keras_parallax.job.collectives import Gatherer
 MOST_TRIED = 150
 
 
-def _settle(step, batches):
+def _settle(training, batches):
     """Trains until a job has chosen its architecture, which all ranks do at once; the losses."""
     losses = []
-    while not (step.plan().trials and step.plan().trials.is_over):
+    while not (training.plan().trials and training.plan().trials.is_over):
         if len(losses) == MOST_TRIED:
             raise SystemExit('No architecture is chosen after %d steps.' % MOST_TRIED)
-        losses.append(step(*next(batches)))
+        losses.append(training.step(*next(batches)))
     return losses
 
 
@@ -40,11 +40,11 @@ def measure(spec, path):
     work = models.WORKS[spec['work']](**spec['options'])
     system = catalog.SYSTEMS[spec['system']]
     place = catalog.Place(rank, size, gather)
-    step = system.build(work, place, spec['threads'])
+    training = system.build(work, place, spec['threads'])
     warmups = [schedule.SETTLING_STEPS] + [spec['warmup']] * (spec['phases'] - 1)
     count = 1 + MOST_TRIED + sum(warmups) + spec['phases'] * spec['steps']
     batches, ahead = work.batches(rank, count), collections.deque()
-    losses = [step(*next(batches))]
+    losses = [training.step(*next(batches))]
     job = {
         'rank': rank,
         'local_rank': hvd.local_rank(),
@@ -59,11 +59,13 @@ def measure(spec, path):
         if rank == 0:
             phases.wait_for_links(path, phase)
         gather(None)
-        if phase == 0 and hasattr(step, 'plan'):
-            losses += _settle(step, batches)
-            job['settled_on'] = step.plan().as_data()['trials']
+        if phase == 0 and training.plan:
+            losses += _settle(training, batches)
+            job['settled_on'] = training.plan().as_data()['trials']
         measured = meter.Meter(gather)
-        trained = phases.train(step, ahead.popleft, gather, warmup, spec['steps'], measured.begin)
+        trained = phases.train(
+            training.step, ahead.popleft, gather, warmup, spec['steps'], measured.begin
+        )
         seen = measured.end(trained.steps)
         losses += trained.losses
         job.setdefault('start_peak_mib', measured.peak_before)

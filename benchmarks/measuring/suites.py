@@ -86,17 +86,36 @@ SUITES = {
         hosts=(8,),
         bandwidths=(200,),
     ),
+    # What each part of the engine brings, one after another: two workers on each host, so that
+    # there is something for them to do together.
+    'parts': dict(
+        work='lm',
+        variants=[{}],
+        systems=('tf-ps', 'hybrid-whole', 'hybrid-shards', 'hybrid-together', 'hybrid-density'),
+        hosts=(4,),
+        workers_per_host=2,
+        cores_per_host=0.5,
+        bandwidths=(100,),
+    ),
+    'shards': dict(
+        work='lm',
+        variants=[{}],
+        systems=tuple('shards-%d' % count for count in (1, 2, 4, 8, 16, 32)),
+        hosts=(4,),
+        cores_per_host=0.25,
+        bandwidths=(200,),
+    ),
 }
 
 #: What `make bench` measures when it is not told otherwise.
-PUBLISHED = ('lm', 'ctr', 'dense', 'alpha', 'lm-corpus', 'ctr-more')
+PUBLISHED = ('lm', 'ctr', 'dense', 'alpha', 'lm-corpus', 'ctr-more', 'parts', 'shards')
 
 
 def cases(
     suite,
     hosts=(1, 2, 4, 8),
     systems=None,
-    workers_per_host=1,
+    workers_per_host=None,
     steps=None,
     variants=None,
     bandwidths=None,
@@ -109,7 +128,7 @@ def cases(
         suite: a name in `SUITES`.
         hosts: numbers of hosts.
         systems: names of systems; by default the suite's.
-        workers_per_host: number of workers on each host.
+        workers_per_host: number of workers on each host; by default the suite's, or one.
         steps: number of steps that are measured at each link speed, where they are short, in all
             rounds together; by default the suite's.
         variants: a list of options of the work; by default the suite's.
@@ -124,6 +143,7 @@ def cases(
     """
     chosen = SUITES[suite]
     headline = chosen.get('headline')
+    workers_per_host = workers_per_host or chosen.get('workers_per_host', 1)
     found = []
     for options, speed, count, system in itertools.product(
         chosen['variants'] if variants is None else variants,

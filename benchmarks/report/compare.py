@@ -20,6 +20,8 @@ TITLES = {
     'smoke': 'Smoke test',
     'alpha': 'α',
 }
+#: Suites that compare something else than systems and numbers of hosts.
+OF_ANOTHER_FORM = ('alpha', 'parts', 'shards')
 
 
 class Variant(NamedTuple):
@@ -73,13 +75,13 @@ def link_speed(speed):
 
 
 def variants(records):
-    """All variants but those of the sweep over α, in a fixed order.
+    """All variants but those of suites that have a page of another form, in a fixed order.
 
     What was measured in one process belongs to every link speed.
     """
     groups, alone = {}, {}
     for record in records:
-        if record['suite'] == 'alpha':
+        if record['suite'] in OF_ANOTHER_FORM:
             continue
         size = record['hosts'] * record['workers_per_host']
         cores = record.get('cores_per_host')

@@ -7,7 +7,7 @@ import os
 from measuring import schedule, suites
 from systems.catalog import SYSTEMS
 
-from report import compare, pictures, plots, results, scripts, targets
+from report import compare, convergence, parts, pictures, plots, results, scripts, targets
 from report.scripts import markdown
 
 #: Pages of measurements: file name to title and suites.
@@ -21,6 +21,8 @@ WORKS = {
 OTHERS = {
     'summary.md': 'Targets, and all measurements in short',
     'alpha.md': 'Speed-up over α',
+    'convergence.md': 'What is learned over time',
+    'parts.md': 'What each part brings',
     'one-process.md': 'One process, start-up, waiting',
     'how.md': 'How it was measured',
     'where-not.md': 'Where hybrid does not pay',
@@ -128,11 +130,20 @@ def write(records, folder):
     for old in glob.glob(os.path.join(folder, 'plot-*.png')):
         os.remove(old)
     drawn = plots.draw(variants, alpha, folder)
+    learned = results.published(folder, 'convergence')
+    if learned:
+        path = os.path.join(folder, convergence.PLOT)
+        plots.draw_convergence(learned['results']['works'], path)
+    points = parts.shard_points(records)
+    if points:
+        plots.draw_shards(points, os.path.join(folder, parts.PLOT))
     published = {name: results.published(folder, name) for name in scripts.SCRIPTS}
     values = dict(results.recorded_machine(folder), days=days(records))
     pages = {
         'summary.md': summary(variants, published),
         'alpha.md': pictures.alpha_table(alpha, alpha_speed),
+        'convergence.md': convergence.page(learned),
+        'parts.md': parts.page(records),
     }
     for name, (_, names) in WORKS.items():
         of_work = [variant for variant in variants if variant.suite in names]
@@ -178,21 +189,22 @@ def template(name):
 def summary(variants, published):
     """The tables of targets and of all measurements."""
     alone = {name: content['results'] for name, content in published.items() if content}
-    parts = [
-        '## Targets',
-        markdown(targets.rows(variants, alone), targets.HEADERS),
-        '## In short',
-        markdown(targets.short_rows(variants), targets.SHORT_HEADERS),
-    ]
-    return '\n\n'.join(parts)
+    return '\n\n'.join(
+        [
+            '## Targets',
+            markdown(targets.rows(variants, alone), targets.HEADERS),
+            '## In short',
+            markdown(targets.short_rows(variants), targets.SHORT_HEADERS),
+        ]
+    )
 
 
 def section(variant, records, drawn):
     """The section of a variant: its heading, table and plot."""
-    parts = ['## ' + variant.title, age(variant, records), table(variant)]
+    paragraphs = ['## ' + variant.title, age(variant, records), table(variant)]
     if variant.plot in drawn:
-        parts.append('![%s](%s)' % (variant.title, variant.plot))
-    return '\n\n'.join(part for part in parts if part)
+        paragraphs.append('![%s](%s)' % (variant.title, variant.plot))
+    return '\n\n'.join(text for text in paragraphs if text)
 
 
 def days(records):

@@ -3,13 +3,16 @@
 import os
 
 import matplotlib
+import numpy as np
 
-from report import compare
+from report import compare, convergence
 
 matplotlib.use('Agg')
 import matplotlib.pyplot as plt  # noqa: E402
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator  # noqa: E402
 from systems.catalog import SYSTEMS  # noqa: E402
+
+from keras_parallax.planning import partition_fit  # noqa: E402
 
 LINK_SPEED, ALPHA = 'plot-link-speed.png', 'plot-alpha.png'
 #: Parallax's speed-ups, by α (Kim et al., EuroSys 2019).
@@ -177,6 +180,53 @@ def _alpha(points, path):
     axes.grid(alpha=0.3)
     axes.legend()
     _save(figure, 'Speed-up over α', path)
+
+
+def draw_convergence(works, path):
+    """Draws what `convergence.py` has found: a dict from works to curves by system."""
+    figure, axes = plt.subplots(1, len(works), figsize=(6 * len(works), 4.2), squeeze=False)
+    for place, (name, curves) in zip(axes[0], works.items()):
+        word, less_is_better = convergence.JUDGED[name]
+        for system, curve in curves.items():
+            color, marker = LOOKS[system]
+            title = SYSTEMS[system].title
+            place.plot(*zip(*curve), color=color, marker=marker, linewidth=2.4, label=title)
+        if less_is_better:
+            place.set_yscale('log')
+        place.set_title('%s: %s' % (compare.TITLES[name], word), fontsize=10)
+        place.set_xlabel('seconds of training')
+        place.set_xlim(left=0)
+        place.grid(alpha=0.3, which='both')
+    axes[0][0].legend(fontsize=9)
+    _save(figure, 'What is learned over time', path)
+
+
+def draw_shards(points, path):
+    """Draws the time of a step over the number of shards, and the curve that is fitted to it.
+
+    Args:
+        points: pairs of a number of shards and seconds.
+        path: where to.
+    """
+    fitted = partition_fit.choose(points).fit
+    figure, axes = plt.subplots(figsize=(7, 4.2))
+    counts = [shards for shards, _ in points]
+    between = np.geomspace(min(counts), max(counts), 100)
+    color, marker = LOOKS['hybrid']
+    axes.plot(*zip(*points), color=color, marker=marker, linestyle='', label='measured')
+    if fitted:
+        curve = [fitted.seconds(shards) for shards in between]
+        axes.plot(between, curve, color='k', label='fitted')
+    axes.set_xscale('log', base=2)
+    axes.set_xticks(counts)
+    axes.set_xticklabels(counts)
+    axes.minorticks_off()
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel('shards of a table')
+    axes.set_ylabel('seconds of a step')
+    axes.grid(alpha=0.3)
+    axes.legend()
+    _save(figure, 'Time of a step over the number of shards', path)
 
 
 def _save(figure, title, path, right=1.0):

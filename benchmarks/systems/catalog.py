@@ -1,11 +1,12 @@
 """The systems that are compared: each makes a step function of the same model.
 
 A step function takes a list of inputs and a target and returns this rank's loss before the update.
+What is learned can be read as whole arrays, as Keras orders them.
 Everyone keeps to the form that its own documentation shows; what is set beyond that is said here.
 """
 
 import functools
-from typing import Callable, NamedTuple
+from typing import Any, Callable, NamedTuple
 
 import keras.backend as K
 import tensorflow as tf
@@ -13,13 +14,16 @@ from works import models
 
 from systems import settings, tf_ps
 
+#: The numbers of shards of a table that are compared.
+SHARD_COUNTS = (1, 2, 4, 8, 16, 32)
+
 
 class System(NamedTuple):
     """A system.
 
     Attributes:
         title: what it is called in reports.
-        build: function `(work, cluster) -> step`.
+        build: function `(work, place, threads) -> Training`.
         distributed: whether it trains on several workers.
     """
 
@@ -34,6 +38,22 @@ class Place(NamedTuple):
     rank: int
     size: int
     gather: Callable
+
+
+class Training(NamedTuple):
+    """What a system trains.
+
+    Attributes:
+        step: the step function.
+        weights: function that reads the weights.
+        model: the compiled model, where Keras trains it.
+        plan: function to the plan that is followed, of a job that chooses its architecture.
+    """
+
+    step: Callable
+    weights: Callable
+    model: Any = None
+    plan: Callable = None
 
 
 def _loss_of(work, rank):
@@ -67,14 +87,13 @@ def plain_keras(work, place, threads):
 
 
 def _compiled(work, place, optimizer):
-    return _model(work, place, optimizer)[1]
-
-
-def _model(work, place, optimizer):
-    """The compiled model of a work, and its step function."""
     model, loss = work.build(models.Table, models.SampledSoftmax, place.rank)
     model.compile(optimizer, loss)
-    return model, lambda inputs, target: float(model.train_on_batch(inputs, target))
+    return Training(
+        lambda inputs, target: float(model.train_on_batch(inputs, target)),
+        model.get_weights,
+        model,
+    )
 
 
 def raw_tensorflow(work, place, threads):
@@ -90,7 +109,8 @@ def _raw(work, place, config, optimizer, after=None):
     session.run(tf.global_variables_initializer())
     if after is not None:
         session.run(after())
-    return _stepper(session, loss, train, model.inputs + [target])
+    step = _stepper(session, loss, train, model.inputs + [target])
+    return Training(step, lambda: session.run(model.weights))
 
 
 def horovod_keras(work, place, threads):
@@ -99,9 +119,11 @@ def horovod_keras(work, place, threads):
 
     hvd.init()
     K.set_session(tf.Session(config=settings.horovod_config(threads)))
-    step = _compiled(work, place, _gated(hvd.DistributedOptimizer(settings.keras_optimizer(work))))
+    training = _compiled(
+        work, place, _gated(hvd.DistributedOptimizer(settings.keras_optimizer(work)))
+    )
     hvd.broadcast_global_variables(0)
-    return step
+    return training
 
 
 def raw_horovod(work, place, threads, sparse_as_dense=False):
@@ -116,6 +138,11 @@ def raw_horovod(work, place, threads, sparse_as_dense=False):
     return _raw(work, place, config, optimizer, lambda: hvd.broadcast_global_variables(0))
 
 
+def tf_parameter_servers(work, place, threads):
+    """TensorFlow's own parameter servers."""
+    return Training(*tf_ps.build(work, place, threads))
+
+
 def parallax(work, place, threads, fp16=False, **arguments):
     """keras-parallax."""
     import keras_parallax as kp
@@ -125,11 +152,10 @@ def parallax(work, place, threads, fp16=False, **arguments):
         optimizer = kp.ParallaxOptimizer(
             settings.keras_optimizer(work), compression=compression, pull_compression=compression
         )
-        model, train = _model(work, place, optimizer)
+        training = _compiled(work, place, optimizer)
     if strategy.request.architecture == 'auto':
-        # What `worker` looks at: it measures what a job has settled on.
-        train.plan = lambda: strategy.plan(model)
-    return train
+        training = training._replace(plan=lambda: strategy.plan(training.model))
+    return training
 
 
 def _ours(title, **arguments):
@@ -144,7 +170,7 @@ SYSTEMS = {
     'hvd-dense': System(
         'Horovod, sparse_as_dense', functools.partial(raw_horovod, sparse_as_dense=True)
     ),
-    'tf-ps': System('TensorFlow, parameter servers', tf_ps.build),
+    'tf-ps': System('TensorFlow, parameter servers', tf_parameter_servers),
     'hybrid': _ours('hybrid'),
     'hybrid-fp16': _ours('hybrid, fp16', fp16=True),
     'allreduce': _ours('allreduce', architecture='allreduce'),
@@ -152,4 +178,13 @@ SYSTEMS = {
     'ps': _ours('ps', architecture='ps'),
     'ps-fp16': _ours('ps, fp16', architecture='ps', fp16=True),
     'auto': _ours('auto', architecture='auto'),
+    # What each part brings: the parts come one after another.
+    'hybrid-whole': _ours('tables in one piece', partitions=1, local_aggregation=False),
+    'hybrid-shards': _ours('+ shards on all servers', local_aggregation=False),
+    'hybrid-together': _ours('+ workers of a host together'),
+    'hybrid-density': _ours('+ placed by density', density=settings.LANGUAGE_DENSITY),
 }
+SYSTEMS.update(
+    ('shards-%d' % count, _ours('%d shards a table' % count, partitions=count))
+    for count in SHARD_COUNTS
+)

@@ -7,6 +7,9 @@ import tensorflow as tf
 #: sqrt(a) and wants a start above 0. With these the two are the same for gradients above 1e-11.
 EPSILON, TINY = 1e-12, 1e-24
 
+#: The share of the rows of the language model's tables that a worker's batch touches.
+LANGUAGE_DENSITY = {'words/embeddings': 0.014, 'softmax/kernel': 0.0176, 'softmax/bias': 0.0176}
+
 
 def session_config(threads):
     """The session configuration of every system: `threads` for one operation."""

@@ -17,6 +17,7 @@ import sys
 
 import keras
 import keras.backend as K
+import numpy as np
 import tensorflow as tf
 from works import models
 
@@ -83,12 +84,33 @@ def _parts(name, parts, rows, row_shape, seed):
     return list(variable) if parts > 1 else [variable]
 
 
+def _tables_and_weights(model):
+    """The model's weights as Keras orders them; a table as the list of its parts."""
+    found = []
+    for layer in model.layers:
+        if isinstance(layer, PartitionedTable):
+            found.append(layer.table)
+        elif isinstance(layer, PartitionedSoftmax):
+            found += [layer.kernel, layer.bias]
+        else:
+            found += layer.weights
+    return found
+
+
+def _joined(parts):
+    """The whole table of its parts: row r is in part r % parts."""
+    whole = np.empty((sum(map(len, parts)),) + parts[0].shape[1:], parts[0].dtype)
+    for number, part in enumerate(parts):
+        whole[number :: len(parts)] = part
+    return whole
+
+
 def _sizes(rows, parts):
     return [rows // parts + (number < rows % parts) for number in range(parts)]
 
 
 def build(work, place, threads):
-    """The step function; see `catalog`. Starts this host's server too."""
+    """Step function and reader of weights; see `catalog`. Starts this host's server too."""
     config = settings.session_config(threads)
     ports = [_free_port() for _ in range(2)]
     address = addresses.find_own_address()
@@ -140,7 +162,13 @@ def build(work, place, threads):
         feeds = dict(zip(placeholders, inputs + [target]))
         return float(session.run([total, train], feeds)[0])
 
-    return step
+    def weights():
+        # Not by `session.run`, whose hooks count it as a step.
+        whole = _tables_and_weights(model)
+        found = session.run_step_fn(lambda context: context.session.run(whole))
+        return [_joined(part) if isinstance(part, list) else part for part in found]
+
+    return step, weights
 
 
 def _die_with_parent():

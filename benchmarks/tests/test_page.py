@@ -5,7 +5,7 @@ import re
 import pytest
 import wakeup
 from records import language_records, record
-from report import compare, page, results
+from report import compare, convergence, page, parts, results
 
 
 def test_the_report_is_written_with_failures_and_without_what_is_missing(tmp_path):
@@ -19,6 +19,7 @@ def test_the_report_is_written_with_failures_and_without_what_is_missing(tmp_pat
     assert pictures == {'plot-language-model-40-mbit-s-0-25-cores-a-host.png'}
     assert all(picture in written for picture in pictures)
     missing = {'clicks.md', 'resnet.md', 'smoke.md', 'alpha.md', 'one-process.md'}
+    missing |= {'convergence.md', 'parts.md'}
     assert {path.name for path in tmp_path.glob('*.md')} == {'index.md', *page.ORDER} - missing
 
 
@@ -86,3 +87,42 @@ def test_a_benchmark_that_is_a_script_of_its_own_has_a_section_once_it_was_run(t
     assert link in (tmp_path / 'how.md').read_text(encoding='utf-8')
     assert '| no limit' in text and '| 0.25' in text and '| 3.5' in text
     assert '## Start-up' not in text
+
+
+def test_what_is_learned_over_time_tells_when_each_is_as_good_as_the_worst_in_the_end(tmp_path):
+    curves = {
+        'hvd-allgather': [(10.0, 900.0), (20.0, 300.0), (30.0, 200.0)],
+        'hybrid': [(5.0, 900.0), (10.0, 300.0), (15.0, 200.0)],
+        'tf-ps': [(8.0, 900.0), (16.0, 320.0), (24.0, 210.0)],
+    }
+    found = dict(hosts=8, bandwidth_mbit=200, cores_per_host=0.25, steps=3, works={'lm': curves})
+    results.publish(str(tmp_path), 'convergence', found)
+    page.write([], str(tmp_path))
+    text = (tmp_path / 'convergence.md').read_text(encoding='utf-8')
+    rows = dict(re.findall(r'\| Language model \| ([^|]+?) +\|.*\| (\d+) +\|', text))
+    assert rows == {
+        'Horovod, sparse allgather': '30',
+        'keras-parallax, hybrid': '15',
+        'TensorFlow, parameter servers': '24',
+    }
+    assert (tmp_path / convergence.PLOT).exists()
+
+
+def test_each_part_is_compared_with_the_one_before_and_shards_with_the_fitted_curve(tmp_path):
+    def of(system, suite, seconds, workers):
+        seen = record(system, suite=suite, hosts=4, seconds=seconds)
+        return dict(seen, workers_per_host=workers, sent_bytes_most=seen['sent_bytes'])
+
+    records = [
+        of(system, 'parts', seconds, 2)
+        for system, seconds in (('hybrid-shards', 1.0), ('hybrid-whole', 2.0), ('tf-ps', 3.0))
+    ]
+    records += [
+        of('shards-%d' % count, 'shards', 1 + 4 / count + 0.25 * count, 1) for count in (1, 4, 16)
+    ]
+    page.write(records, str(tmp_path))
+    text = (tmp_path / 'parts.md').read_text(encoding='utf-8')
+    assert re.search(r'tables in one piece +\|[^|]+\| 1.50x +\| 1.50x', text)
+    assert re.search(r'\+ shards on all servers +\|[^|]+\| 2.00x +\| 3.00x', text)
+    assert 't(P) = 1e+03 + 4e+03 / P + 250 * P milliseconds\nChosen: 4 shards a table' in text
+    assert (tmp_path / parts.PLOT).exists()

@@ -50,13 +50,17 @@ def generated_words(vocabulary, exponent=1.0):
     return lambda random, batch, length: draw(random, (batch, length))
 
 
-def corpus_words(vocabulary, max_tokens=400000):
-    """A function `(random, batch, length) -> ids` that cuts windows from the demo's corpus."""
+def corpus_words(vocabulary, max_tokens=400000, held_out=False):
+    """A function `(random, batch, length) -> ids` that cuts windows from the demo's corpus.
+
+    They are of text that is trained on, or of what the corpus has `held_out`.
+    """
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path.insert(0, os.path.join(here, '..', '..', 'examples'))
     import corpus
 
-    words = corpus.read(vocabulary_size=vocabulary, max_tokens=max_tokens).train
+    text = corpus.read(vocabulary_size=vocabulary, max_tokens=max_tokens)
+    words = text.held_out if held_out else text.train
 
     def windows(random, batch, length):
         starts = random.randint(0, len(words) - length, batch)

@@ -4,6 +4,7 @@ A model takes the layer classes of its tables as arguments, because TensorFlow's
 want partitioned variables where Keras makes whole ones. All else is the same for every system.
 """
 
+import functools
 from typing import Any, Callable, NamedTuple
 
 import keras
@@ -123,7 +124,8 @@ def language_model(
 ):
     """Embedding, LSTM, projection, sampled softmax.
 
-    `words` is `'zipf'`, `'corpus'` (the demo's text) or `'distinct'` (no word twice in a batch).
+    `words` is `'zipf'`, `'corpus'` (the demo's text), `'held out'` (what it has held out) or
+    `'distinct'` (no word twice in a batch).
     By default the dense weights are as small beside a host's sparse gradients, before those are
     deduplicated, as in Parallax's LM on six cards a machine: 1 to 4.4.
     """
@@ -149,7 +151,11 @@ def language_model(
 
     def batches(rank, count):
         random = np.random.RandomState(1000 + rank)
-        draw = {'zipf': data.generated_words, 'corpus': data.corpus_words}
+        draw = {
+            'zipf': data.generated_words,
+            'corpus': data.corpus_words,
+            'held out': functools.partial(data.corpus_words, held_out=True),
+        }
         window = draw[words](vocabulary) if words in draw else distinct_words(vocabulary)
         for _ in range(count):
             ids = window(random, batch, length + 1)
