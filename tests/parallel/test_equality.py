@@ -78,8 +78,7 @@ def job(request, tmp_path_factory):
                 package,
                 folder,
                 *names,
-                # Horovod's thread looks every 5 ms for what to send: 6 % of the processor's time.
-                environ={'KERAS_PARALLAX_CACHE': folder, 'HOROVOD_CYCLE_TIME': '20'},
+                environ={'KERAS_PARALLAX_CACHE': folder},
             )
             done[ranks, package] = folder, outcome
         return done[ranks, package]
