@@ -165,7 +165,7 @@ def build(work, place, threads):
     def weights():
         # Not by `session.run`, whose hooks count it as a step.
         whole = _tables_and_weights(model)
-        found = session.run_step_fn(lambda context: context.session.run(whole))
+        found = session.run_step_fn(lambda step_context: step_context.session.run(whole))
         return [_joined(part) if isinstance(part, list) else part for part in found]
 
     return step, weights
