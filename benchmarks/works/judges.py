@@ -20,7 +20,7 @@ def perplexity(work, weights, batches=4):
     """Perplexity of a language model on the text that is held out, over the whole vocabulary.
 
     Args:
-        work: a `models.language_model` of the demo's text.
+        work: a language model of `works`, of the demo's text.
         weights: its weights, a list of arrays as Keras orders them.
         batches: how many are judged.
     """
@@ -47,7 +47,7 @@ def accuracy(work, weights, batches=4):
     """The share of samples whose class a model with one output, or one for each class, gets right.
 
     Args:
-        work: a `models.click_model` or `models.residual_model`.
+        work: a model of clicks, or of images.
         weights: as for `perplexity`.
         batches: as for `perplexity`.
     """

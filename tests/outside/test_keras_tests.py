@@ -5,7 +5,7 @@ import xml.etree.ElementTree
 import launch
 import pytest
 
-# Not `optimizers_test.py`: it trains each optimizer for long until it is good enough, where
+# Not those of optimizers, which train each for long until it is good enough, where
 # `test_equality.py` compares every number.
 TESTS = """
 keras/test_callbacks.py keras/test_sequential_model.py
