@@ -104,16 +104,27 @@ def test_lazy_updates_leave_rows_alone_that_none_of_the_batches_has(package):
     assert set(moved) == set(touched)
 
 
+def two_halves(keras):
+    """Two tables and two outputs that have nothing in common but the loss."""
+    inputs = [keras.layers.Input((cases.LENGTH,)) for _ in range(2)]
+    looked_up = [keras.layers.Embedding(cases.ROWS, 2)(ids) for ids in inputs]
+    outputs = [keras.layers.Dense(1)(keras.layers.Flatten()(rows)) for rows in looked_up]
+    return keras.models.Model(inputs, outputs)
+
+
 @PACKAGES
-def test_a_batch_that_fails_adds_nothing(package):
+@pytest.mark.parametrize('bad', [0, 1])
+def test_a_batch_that_fails_adds_nothing(package, bad):
     found = []
     for fails in (False, True):
-        model = compiled(package, 2)
+        model = compiled(package, 2, build=two_halves)
         for number, (x, y) in enumerate(batches(*data())[:4]):
             if fails and number == 1:
+                ids = [x, x]
+                ids[bad] = np.full_like(x, cases.ROWS)
                 with pytest.raises(Exception, match='23'):
-                    model.train_on_batch(np.full_like(x, cases.ROWS), y)
-            model.train_on_batch(x, y)
+                    model.train_on_batch(ids, [y, y])
+            model.train_on_batch([x, x], [y, y])
         found.append(model.get_weights())
     assert all(map(np.array_equal, *found))
 
