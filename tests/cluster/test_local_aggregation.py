@@ -27,7 +27,14 @@ EQUAL = {
         'columns',
         'ps_two_outputs',
     ],
-    'tf.keras': ['adam', 'two_outputs', 'search_ps', 'waiting', 'fp16_both_columns'],
+    'tf.keras': [
+        'adam',
+        'two_outputs',
+        'search_ps',
+        'waiting',
+        'fp16_both_columns',
+        'accumulated_adam',
+    ],
 }
 #: What is there after this long is left over.
 SETTLE_SECONDS = 60
