@@ -10,6 +10,7 @@ import sys
 import types
 
 import tensorflow
+from tensorflow.python.framework import op_def_registry, ops
 from tensorflow.python.util import deprecation, tf_stack
 
 # Graphs are many objects that live long: looking through them less often saves 4 % of a case.
@@ -36,6 +37,10 @@ if not TF2:
 
     # For messages it also notes of each all calls that lead to it, some 40: here those nearest.
     tf_stack.extract_stack = _calls_above
+
+    _registered, _op_def_of = op_def_registry.get_registered_ops(), ops.Graph._get_op_def
+    # Of each operation it also asks for the definition anew, and parses it.
+    ops.Graph._get_op_def = lambda graph, type: _registered.get(type) or _op_def_of(graph, type)
     #: Names of the Keras packages to test with.
     KERAS_PACKAGES = ('keras', 'tf.keras')
     #: The name of an optimizer's rate, by which messages call it.
