@@ -13,8 +13,8 @@ import tensorflow
 from tensorflow.python.framework import op_def_registry, ops
 from tensorflow.python.util import deprecation, tf_stack
 
-# Graphs are many objects that live long: looking through them less often saves 4 % of a case.
-gc.set_threshold(50000, 20, 20)
+# Graphs are many objects that live long: looking through them less often saves 4 % of a case, or more.
+gc.set_threshold(200000, 20, 20)
 
 #: Whether this is TensorFlow 2.
 TF2 = not tensorflow.__version__.startswith('1.')
