@@ -13,7 +13,7 @@ import tensorflow
 from tensorflow.python.framework import op_def_registry, ops
 from tensorflow.python.util import deprecation, tf_stack
 
-# Graphs are many objects that live long: looking through them less often saves 4 % of a case, or more.
+# Graphs are many objects that live long: looking through them less often saves 4 % of a case.
 gc.set_threshold(200000, 20, 20)
 
 #: Whether this is TensorFlow 2.
