@@ -52,23 +52,19 @@ def train(cluster, spec, bandwidth, cores, path):
         hosts=range(spec['hosts']),
     )
 
-    def wait(found):
-        end = time.time() + LIMIT_SECONDS
-        while not found():
-            if job.process.poll() is not None or time.time() > end:
-                raise click.ClickException(measure.last_words(job.wait(1), LIMIT_SECONDS))
-            time.sleep(0.2)
-        return found()
-
-    wait(lambda: phases.is_ready(path, 0))
-    cluster.shape(bandwidth)
-    cluster.share_cores(cores)
-    phases.begin(path, 0)
-    seen = wait(lambda: phases.read(path, 0, spec['hosts']))
+    copies, end = [measure.Copy(job, path)], time.time() + LIMIT_SECONDS
+    seen = None
+    if measure.wait(copies, end, lambda copy: phases.is_ready(path, 0)):
+        cluster.shape(bandwidth)
+        cluster.share_cores(cores)
+        phases.begin(path, 0)
+        seen = measure.wait(copies, end, lambda copy: phases.read(path, 0, spec['hosts']))
+    if seen is None:
+        raise click.ClickException(measure.last_words(job.wait(1), LIMIT_SECONDS))
     job.wait(measure.LEAVING_SECONDS)
     cluster.end_processes()
     # A step is as long as the rank that took longest. The first one comes before the links' speed.
-    return [0.0] + [max(step) for step in zip(*(rank['seconds'] for rank in seen))][1:]
+    return [0.0] + [max(step) for step in zip(*(rank['seconds'] for rank in seen[0]))][1:]
 
 
 def curve(judge, seconds, path, steps, every):

@@ -144,6 +144,10 @@ SAMPLED = {
         ('.*', None, 'test_sessions.py asks for threads, and is given them'),
     ],
     'tests/parallel/test_training.py': [('.*', r'tf\.keras.*', _OTHER_PACKAGE)],
+    'tests/unit/callbacks/test_accumulated_rest.py': [
+        ('.*', r'(?!tf\.keras).*', _OTHER_PACKAGE),
+        ('test_an_epoch_that.*', None, 'an epoch ends in one way'),
+    ],
     'tests/unit/callbacks/test_fit_progress.py': [
         (
             'test_a_run_that_goes_on.*',
@@ -172,9 +176,9 @@ SAMPLED = {
     'tests/unit/step/test_accumulation.py': [
         ('.*', r'(?!tf\.keras).*', _OTHER_PACKAGE),
         (
-            'test_(an_epoch_that|a_users_optimizer|a_model_that|a_profile).*',
+            'test_(a_users_optimizer|a_model_that|a_profile).*',
             None,
-            'an epoch ends in one way, and test_equality.py compares other formulas',
+            'test_equality.py compares other formulas',
         ),
     ],
     'tests/unit/test_notebook.py': [

@@ -133,7 +133,7 @@ def _start(cluster, case, phases_of_job, path, number):
 def _take(cluster, copies, phase, case, limit):
     """What all ranks saw in a phase, a list for each copy; `None` if one has failed."""
     end = time.time() + limit
-    if not _wait(copies, end, lambda copy: phases.is_ready(copy.path, phase)):
+    if not wait(copies, end, lambda copy: phases.is_ready(copy.path, phase)):
         return None
     cluster.shape(case['bandwidth_mbit'])
     if phase == 0 and case['cores_per_host'] is not None:
@@ -141,10 +141,10 @@ def _take(cluster, copies, phase, case, limit):
     for copy in copies:
         phases.begin(copy.path, phase)
     ranks = case['hosts'] * case['workers_per_host']
-    return _wait(copies, end, lambda copy: phases.read(copy.path, phase, ranks))
+    return wait(copies, end, lambda copy: phases.read(copy.path, phase, ranks))
 
 
-def _wait(copies, end, found):
+def wait(copies, end, found):
     """What `found(copy)` returns, a list, when it is something for all; `None` if it never is."""
     while True:
         over = time.time() > end

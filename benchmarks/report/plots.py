@@ -32,6 +32,8 @@ LOOKS = {
     'tf': ('#000000', '*'),
     'keras': ('#777777', 'P'),
 }
+#: What is not drawn beside others as a rule looks like this.
+_OTHER_LOOK = '#44AA99', 'h'
 #: For lines that are works: color and marker by their order.
 WORKS = [LOOKS[name] for name in ('hybrid', 'hvd-allgather', 'tf-ps', 'hybrid-fp16', 'keras')]
 
@@ -86,7 +88,7 @@ def _variant(variant, path):
         if not mine:
             continue
         ours = SYSTEMS[system].title.startswith('keras-parallax')
-        color, marker = LOOKS[system]
+        color, marker = LOOKS.get(system, _OTHER_LOOK)
         look = dict(
             color=color,
             marker=marker,
@@ -188,7 +190,7 @@ def draw_convergence(works, path):
     for place, (name, curves) in zip(axes[0], works.items()):
         word, less_is_better = convergence.JUDGED[name]
         for system, curve in curves.items():
-            color, marker = LOOKS[system]
+            color, marker = LOOKS.get(system, _OTHER_LOOK)
             title = SYSTEMS[system].title
             place.plot(*zip(*curve), color=color, marker=marker, linewidth=2.4, label=title)
         if less_is_better:

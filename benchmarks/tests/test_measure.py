@@ -46,7 +46,7 @@ def test_a_copy_may_end_before_the_others_if_it_has_left_what_it_saw(tmp_path, l
     def left(copy):
         return copy.path if (tmp_path / copy.path).exists() else None
 
-    assert measure._wait(copies, time.time() + 60, left) == found
+    assert measure.wait(copies, time.time() + 60, left) == found
 
 
 def test_copies_of_a_job_keep_a_machine_busy():

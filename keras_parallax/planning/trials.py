@@ -64,10 +64,11 @@ class Trials(NamedTuple):
             ```
         """
         taken = sorted(_typical(self.measured).items(), key=lambda pair: pair[1])
-        told = ['%s %s' % (words_of(name), seconds_in_words(seconds)) for name, seconds in taken]
-        if told:
-            told[0] = told[0].replace(words_of(taken[0][0]), words_of(taken[0][0]) + ' takes', 1)
-            told[0] += ' a step'
+        forms = ['%s takes %s a step'] + ['%s %s'] * len(taken)
+        told = [
+            form % (words_of(name), seconds_in_words(seconds))
+            for form, (name, seconds) in zip(forms, taken)
+        ]
         if not self.is_over:
             parts = [', '.join(['being tried'] + told)]
         elif len(told) < 2:

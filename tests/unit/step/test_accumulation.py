@@ -7,50 +7,13 @@ import cases
 import numpy as np
 import own_optimizers
 import pytest
-import reference
+from accumulated import BATCH, PACKAGES, assert_close, batches, compiled, data, plain_fit
 from frameworks import KERAS_PACKAGES, TF2, tf
 
 import keras_parallax as kp
 from keras_parallax.profiles import phases, trace
 from keras_parallax.step import exchange
 from keras_parallax.step.accumulation import Accumulated
-
-PACKAGES = pytest.mark.parametrize('package', KERAS_PACKAGES)
-SAMPLES, BATCH = 20, 4
-
-
-def compiled(package, accumulate_steps, optimizer=None, build=None, **arguments):
-    """A model of a strategy with start weights that depend on nothing."""
-    keras = cases.keras_module(package)
-    keras.backend.clear_session()
-    with kp.ParallaxStrategy():
-        model = (build or cases.embed_and_sum())(keras)
-        optimizer = (optimizer or adam)(keras)
-        wrapped = kp.ParallaxOptimizer(
-            optimizer, keras=package, accumulate_steps=accumulate_steps, **arguments
-        )
-        model.compile(wrapped, 'mse')
-    model.set_weights(cases.start_weights(model))
-    return model
-
-
-def adam(keras):
-    return keras.optimizers.Adam(lr=0.01)
-
-
-def data(rows=cases.ROWS):
-    random = np.random.RandomState(3)
-    return random.randint(0, rows, (SAMPLES, cases.LENGTH)), random.uniform(-1, 1, (SAMPLES, 1))
-
-
-def batches(x, y, size=BATCH):
-    return [(x[begin : begin + size], y[begin : begin + size]) for begin in range(0, len(x), size)]
-
-
-def assert_close(found, expected):
-    for one, other in zip(found, expected):
-        np.testing.assert_allclose(one, other, rtol=0, atol=1e-5 * np.abs(other).max())
-
 
 # --- what is kept -------------------------------------------------------------------------
 
@@ -129,47 +92,7 @@ def test_a_batch_that_fails_adds_nothing(package, bad):
     assert all(map(np.array_equal, *found))
 
 
-# --- fit ----------------------------------------------------------------------------------
-
-
-def plain_fit(package, optimizer, numbers, epochs):
-    """Plain Keras with an update for so many samples each, over and over."""
-    keras = cases.keras_module(package)
-    case = cases.Case(cases.embed_and_sum(), optimizer)
-    model, (x, y) = reference.compiled(case, keras), data()
-    for _ in range(epochs):
-        for part in np.split(np.arange(SAMPLES), np.cumsum(numbers)[:-1]):
-            model.train_on_batch(x[part], y[part])
-    return model.get_weights(), model.evaluate(x, y, verbose=0)
-
-
-@PACKAGES
-def test_fit_ends_each_epoch_with_the_update_of_what_is_left_before_it_validates(package):
-    numbers = [2 * BATCH, 2 * BATCH, BATCH]
-    weights, loss = plain_fit(package, adam, numbers, epochs=3)
-    model, (x, y) = compiled(package, 2), data()
-    history = model.fit(
-        x, y, BATCH, epochs=3, shuffle=False, validation_data=(x, y), verbose=0
-    ).history
-    assert_close(model.get_weights(), weights)
-    assert history['val_loss'][-1] == pytest.approx(loss, rel=1e-5)
-    assert model.optimizer._parallax_step.pending == 0
-
-
-@PACKAGES
-def test_an_epoch_that_a_callback_ends_leaves_nothing_behind(package):
-    keras = cases.keras_module(package)
-    weights, _ = plain_fit(package, adam, [2 * BATCH, BATCH, 2 * BATCH], epochs=1)
-
-    class Stop(keras.callbacks.Callback):
-        def on_batch_end(self, batch, logs=None):
-            self.model.stop_training = batch == 2
-
-    model, (x, y) = compiled(package, 2), data()
-    model.fit(x, y, BATCH, shuffle=False, verbose=0, callbacks=[Stop()])
-    for of_batch in batches(x, y)[3:]:
-        model.train_on_batch(*of_batch)
-    assert_close(model.get_weights(), weights)
+# --- what measures it ----------------------------------------------------------------------
 
 
 @PACKAGES
