@@ -12,12 +12,11 @@ import json
 import os
 import sys
 import tempfile
-import time
 
 import click
 import numpy as np
 from cluster.emulated_cluster import EmulatedCluster
-from measuring import measure, phases
+from measuring import measure
 from report import results
 from systems import catalog
 from works import judges, models
@@ -52,13 +51,10 @@ def train(cluster, spec, bandwidth, cores, path):
         hosts=range(spec['hosts']),
     )
 
-    copies, end = [measure.Copy(job, path)], time.time() + LIMIT_SECONDS
-    seen = None
-    if measure.wait(copies, end, lambda copy: phases.is_ready(path, 0)):
-        cluster.shape(bandwidth)
-        cluster.share_cores(cores)
-        phases.begin(path, 0)
-        seen = measure.wait(copies, end, lambda copy: phases.read(path, 0, spec['hosts']))
+    case = dict(
+        hosts=spec['hosts'], workers_per_host=1, bandwidth_mbit=bandwidth, cores_per_host=cores
+    )
+    seen = measure.take_phase(cluster, [measure.Copy(job, path)], 0, case, LIMIT_SECONDS)
     if seen is None:
         raise click.ClickException(measure.last_words(job.wait(1), LIMIT_SECONDS))
     job.wait(measure.LEAVING_SECONDS)

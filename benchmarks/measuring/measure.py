@@ -103,7 +103,7 @@ def measure(cluster, jobs, known, done, limit=LIMIT_SECONDS):
             for number, job in enumerate(jobs * copies_of(first, os.cpu_count(), len(jobs)))
         ]
         for phase, cases in enumerate(zip(*jobs)):
-            seen = _take(cluster, copies, phase, cases[0], limit)
+            seen = take_phase(cluster, copies, phase, cases[0], limit)
             if seen is None:
                 break
             for number, case in enumerate(cases):
@@ -130,8 +130,19 @@ def _start(cluster, case, phases_of_job, path, number):
     return Copy(job, path)
 
 
-def _take(cluster, copies, phase, case, limit):
-    """What all ranks saw in a phase, a list for each copy; `None` if one has failed."""
+def take_phase(cluster, copies, phase, case, limit):
+    """Gives links and hosts their speed when all are ready for a phase, and has it taken.
+
+    Args:
+        cluster: an `EmulatedCluster`.
+        copies: a list of `Copy`.
+        phase: its number.
+        case: a dict with `hosts`, `workers_per_host`, `bandwidth_mbit` and `cores_per_host`.
+        limit: how many seconds it may take.
+
+    Returns:
+        What all ranks saw, a list for each copy; `None` if one has failed.
+    """
     end = time.time() + limit
     if not wait(copies, end, lambda copy: phases.is_ready(copy.path, phase)):
         return None

@@ -23,6 +23,7 @@ OTHERS = {
     'alpha.md': 'Speed-up over α',
     'convergence.md': 'What is learned over time',
     'parts.md': 'What each part brings',
+    'tables.md': 'Tables for recommenders',
     'one-process.md': 'One process, start-up, waiting',
     'how.md': 'How it was measured',
     'where-not.md': 'Where hybrid does not pay',
@@ -143,12 +144,15 @@ def write(records, folder):
         'summary.md': summary(variants, published),
         'alpha.md': pictures.alpha_table(alpha, alpha_speed),
         'convergence.md': convergence.page(learned),
-        'parts.md': parts.page(records),
+        'parts.md': '\n\n'.join(
+            filter(None, [parts.page(records)] + scripts.sections(published, ['architectures']))
+        ),
+        'tables.md': '\n\n'.join(scripts.sections(published, ['table_steps', 'slot_memory'])),
     }
     for name, (_, names) in WORKS.items():
         of_work = [variant for variant in variants if variant.suite in names]
         pages[name] = '\n\n'.join(section(variant, records, drawn) for variant in of_work)
-    pages['one-process.md'] = '\n\n'.join(scripts.sections(published))
+    pages['one-process.md'] = '\n\n'.join(scripts.sections(published, scripts.OF_ONE_HOST))
     pages = {name: '# %s\n\n%s' % (title(name), text) for name, text in pages.items() if text}
     pages['how.md'] = template('how.md').format(
         tolerance=compare.LOSS_TOLERANCE,

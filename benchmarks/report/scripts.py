@@ -105,6 +105,53 @@ def architectures_table(results):
     return markdown(rows, ['work'] + headers + ['auto has chosen', 'auto / best of the three'])
 
 
+def over(rounds):
+    """What the second of two took over the first, in each round of pairs: a list."""
+    return [second / first for first, second in rounds]
+
+
+def table_steps_table(results):
+    """The Markdown table of a list of what `table_steps.py` keeps."""
+    rows = [
+        [
+            seen['title'],
+            where(seen),
+            seen['ids'],
+            *['%.1f' % (1e3 * statistics.median(steps)) for steps in zip(*seen['rounds'])],
+            spread(over(seen['rounds'])),
+            '%.1f' % seen['bound'] if seen['bound'] else '',
+        ]
+        for seen in results
+    ]
+    headers = ['what', 'where', 'ids', '`Embedding`, ms', 'ms', 'over, min..median..max', 'at most']
+    return markdown(rows, headers)
+
+
+def where(seen):
+    """On what one of the results of `table_steps.py` was measured, in words."""
+    if seen['hosts'] == 1:
+        return 'one process'
+    speed = seen['bandwidth_mbit']
+    return '%d hosts, %s' % (seen['hosts'], '%g Mbit/s' % speed if speed else 'links not limited')
+
+
+def slot_memory_table(results):
+    """The Markdown table of a list of what `slot_memory.py` keeps."""
+    rows = [
+        ['{rows:,} x {width}'.format(**seen)]
+        + ['%.1f' % (statistics.median(grown) / 2**20) for grown in zip(*seen['rounds'])]
+        + [spread(over(seen['rounds'])), '%.3f' % rowwise_share(seen['width'])]
+        for seen in results
+    ]
+    headers = ['table'] + ['%s, MiB' % name for name in SLOTS]
+    return markdown(rows, headers + ['over, min..median..max', '(width + 1) / (2 width)'])
+
+
+def rowwise_share(width):
+    """The memory of a table with a number a row, of that with as many as the row has: a share."""
+    return (width + 1) / (2 * width)
+
+
 def markdown(rows, headers):
     """A Markdown table."""
     return tabulate(rows, headers, tablefmt='pipe', disable_numparse=True)
@@ -112,6 +159,8 @@ def markdown(rows, headers):
 
 #: What `architectures.py` compares `auto` with.
 FIXED = ('hybrid', 'ps', 'allreduce')
+#: What `slot_memory.py` compares.
+SLOTS = ('Adagrad', 'RowwiseAdagrad')
 
 #: Each script that leaves a file in the report's folder: name to a section's title, what is said of
 #: the machine, and the function that makes the section's table.
@@ -121,17 +170,33 @@ SCRIPTS = {
     ),
     'startup': ('Start-up, a model with 30 tables', 'Without limits, on', startup_table),
     'wakeup': ('How late a thread that has waited goes on', 'On', wakeup_table),
+    'architectures': (
+        "What `architecture='auto'` chooses", 'All four trained at the same time, on',
+        architectures_table,
+    ),
+    'table_steps': (
+        'A step with tables for recommenders, over one with `Embedding`',
+        'Both models were in one job and took steps in turn, on', table_steps_table,
+    ),
+    'slot_memory': (
+        'Memory of a table with its slots',
+        'By how much a process grows when it trains all rows of a table, on', slot_memory_table,
+    ),
 }  # fmt: skip
+#: Those that need no emulated cluster.
+OF_ONE_HOST = ('one_process', 'startup', 'wakeup')
 
 
-def sections(found):
+def sections(found, names):
     """The sections of the scripts that have left something: a list of Markdown paragraphs.
 
     Args:
         found: dict from names in `SCRIPTS` to what `results.published` returns.
+        names: some of these.
     """
     parts = []
-    for name, (title, where, table) in SCRIPTS.items():
+    for name in names:
+        title, where, table = SCRIPTS[name]
         if found[name]:
             about = found[name]['machine']
             parts += [

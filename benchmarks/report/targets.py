@@ -1,6 +1,7 @@
 """What the project wants to reach, and what came out: rows of tables, from records alone."""
 
 import math
+import statistics
 from typing import NamedTuple
 
 from systems.catalog import SYSTEMS
@@ -146,7 +147,7 @@ def rows(variants, alone):
         at_most('Language model: our step at 8 hosts / at 2', 1.3, grown),
     ]  # fmt: skip
     found += one_process_rows(alone.get('one_process')) + startup_rows(alone.get('startup'))
-    return found
+    return found + step_rows(alone.get('table_steps')) + slot_rows(alone.get('slot_memory'))
 
 
 def _against_horovod(variant, hosts):
@@ -184,6 +185,34 @@ def startup_rows(results):
     """The row of what our Python adds to start-up."""
     seen = [Seen(scripts.added(results, name), name) for name in scripts.AGAINST if results]
     return [at_most('Start-up and compile, 30 tables: seconds that ours adds', 3, seen, ' s')]
+
+
+def step_rows(results):
+    """The rows of steps with tables for recommenders over those with `Embedding`, of each bound."""
+    found = []
+    for what, bound in ('DynamicEmbedding', 1.5), ('EmbeddingBag', 1.0):
+        seen = [
+            Seen(
+                statistics.median(scripts.over(one['rounds'])),
+                '%s, %s, ids %s' % (one['title'].replace('`', ''), scripts.where(one), one['ids']),
+            )
+            for one in results or []
+            if one['bound'] and what in one['title']
+        ]
+        title = 'A step with %s / with Embedding, where it is most' % what
+        found.append(at_most(title, bound, most(seen)))
+    return found
+
+
+def slot_rows(results):
+    """The row of the memory of `RowwiseAdagrad`, which is to be as its formula says."""
+    seen = []
+    for one in results or []:
+        share = scripts.rowwise_share(one['width'])
+        off = abs(statistics.median(scripts.over(one['rounds'])) / share - 1)
+        seen.append(Seen(100 * off, 'width %d' % one['width']))
+    what = "Memory with RowwiseAdagrad / with Adagrad: off from (width + 1) / (2 width)"
+    return [at_most(what, 10, most(seen), ' %')]
 
 
 def least(seen):

@@ -40,4 +40,5 @@ def test_what_was_committed_can_be_read():
     records = results.Results(COMMITTED).records
     assert len(compare.variants(records)) > 10 and all(one['sources'] for one in records)
     found = {name: results.published(COMMITTED, name) for name in scripts.SCRIPTS}
-    assert len(scripts.sections(found)) == 3 * len(scripts.SCRIPTS)
+    names = scripts.OF_ONE_HOST
+    assert len(scripts.sections(found, names)) == 3 * len(names)
