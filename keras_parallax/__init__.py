@@ -30,6 +30,7 @@ from keras_parallax.errors import (
     ScopeError,
     ServerLostError,
     StackError,
+    TableFullError,
     UnequalBatchesError,
     UnequalCallsError,
     WorkerFailedError,
@@ -37,15 +38,18 @@ from keras_parallax.errors import (
 from keras_parallax.models import load_model
 from keras_parallax.optimizer import ParallaxOptimizer
 from keras_parallax.strategy import ParallaxStrategy
+from keras_parallax.tables.id_policies import Admission, Eviction
 
 Compression = _hvd.Compression
 
 __version__ = '0.1.0'
 
 __all__ = [
+    'Admission',
     'CheckpointError',
     'Compression',
     'DataError',
+    'Eviction',
     'IdOutOfRangeError',
     'MetricMismatchError',
     'ModelMismatchError',
@@ -58,6 +62,7 @@ __all__ = [
     'ScopeError',
     'ServerLostError',
     'StackError',
+    'TableFullError',
     'UnequalBatchesError',
     'UnequalCallsError',
     'WorkerFailedError',

@@ -9,6 +9,7 @@ from keras_parallax.compat import graph_queries, keras_api
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.errors import PlanError, ScopeError
 from keras_parallax.job import job
+from keras_parallax.metrics import reduction
 from keras_parallax.metrics.layers import has_ours, layers_for
 from keras_parallax.optimizer import is_horovods, is_wrapped, of_model
 from keras_parallax.session.graph_scope import compiled_outside, scope_is_open, scope_of
@@ -51,8 +52,10 @@ def _with_metrics(original):
             )
         if not given:
             return original(model, *arguments, **named)
-        layers = {name: layers_for(package, metrics) for name, metrics in given.items()}
+        layers = {name: layers_for(model, metrics) for name, metrics in given.items()}
         original(model, **{**by_name, **layers})
+        if reduction.is_needed(model) and not is_wrapped(model.optimizer):
+            raise PlanError('GroupAUC is for models that are compiled in the scope of a strategy.')
         # Keras writes them to files, and compiles with them again what is built later.
         for name, metrics in given.items():
             keras_api.remember_metrics(model, name, metrics)

@@ -113,6 +113,25 @@ class IdOutOfRangeError(ParallaxError, ValueError):
     """
 
 
+class TableFullError(ParallaxError, RuntimeError):
+    """A training batch held more new ids than a `DynamicEmbedding` has rows left.
+
+    Example:
+        ```python
+        >>> import keras, numpy as np, keras_parallax as kp
+        >>> with kp.ParallaxStrategy() as strategy:
+        ...     ids = keras.layers.Input((3,), dtype='int64')
+        ...     model = keras.models.Model(ids, kp.layers.DynamicEmbedding(1, capacity=2)(ids))
+        ...     model.compile(kp.ParallaxOptimizer('sgd'), 'mse')
+        >>> try:
+        ...     loss = model.train_on_batch(np.array([[7, 8, 9]]), np.zeros([1, 3, 1]))
+        ... except kp.TableFullError:
+        ...     print('three ids for two rows')
+        three ids for two rows
+        ```
+    """
+
+
 class ModelMismatchError(ParallaxError, RuntimeError):
     """The ranks of one job did not build the same model.
 

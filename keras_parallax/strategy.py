@@ -11,12 +11,13 @@ from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.errors import PlanError, ScopeError
 from keras_parallax.job import job
 from keras_parallax.job.server_layout import checked
-from keras_parallax.planning import architectures, summary, units
+from keras_parallax.planning import architectures, row_fill, summary, units
 from keras_parallax.planning.architectures import ALLREDUCE, HYBRID, PS
 from keras_parallax.planning.costs import NOTHING_HALVED
-from keras_parallax.planning.request import Request, Timing, check_timing
+from keras_parallax.planning.request import Request, Timing, check_row_dtype, check_timing
 from keras_parallax.planning.search import asked_partitions, check_search
 from keras_parallax.session import graph_scope as graph_scope_module
+from keras_parallax.step import dynamic_tables
 from keras_parallax.tables import loss_analysis
 from keras_parallax.updates import table_updates
 from keras_parallax.updates.optimizer_adapter import adapter_of
@@ -72,6 +73,12 @@ class ParallaxStrategy:
             (`keras.backend.set_session`), and then as Keras's default: soft placement; the card is
             that of the local rank, whose memory is taken as it is needed. A job has one: that of
             the first strategy.
+        row_dtype: `'float16'` has servers keep the rows of all float32 tables in 16 bits, which
+            halves their memory and what a pull sends; a step's sums are rounded up or down by
+            chance, so that they are right in the mean. A dict from names of tables does so for some
+            of them. The model, files and the optimizer's slots have float32 as ever, and so have
+            tables that every worker holds. It needs TensorFlow 1.11 and an optimizer that moves
+            single rows.
 
     Attributes:
         request: what was asked of the plan, a `request.Request`.
@@ -109,14 +116,18 @@ class ParallaxStrategy:
         local_aggregation=True,
         servers=None,
         config=None,
+        row_dtype=None,
     ):
         self.timing = Timing(sync, max_staleness)
         # Workers that do not wait for each other have nothing to push together.
         together = bool(local_aggregation and sync)
         partitions = asked_partitions(partitions, min_partitions)
-        self.request = Request(dict(overrides or {}), architecture, partitions, density, together)
+        self.request = Request(
+            dict(overrides or {}), architecture, partitions, density, together, row_dtype
+        )
         architectures.check(architecture)
         check_timing(architecture, self.timing)
+        check_row_dtype(row_dtype, architecture, self.timing)
         check_search(partitions, architecture, self.timing.sync)
         if architecture == ALLREDUCE and checked(servers) is not None:
             raise PlanError(
@@ -242,12 +253,14 @@ class ParallaxStrategy:
             A `Plan`: a `PlannedVariable` for each trainable variable; `as_data()` gives plain data,
             `to_html()` a page to look at, which is also what a notebook shows.
             It is computed on this rank alone. Once the model has trained, it is the plan that is
-            followed, with the densities that were measured in the first steps.
+            followed, with the densities that were measured in the first steps, and how full the
+            tables of each `DynamicEmbedding` are.
 
         Raises:
             ScopeError: the model is not compiled, was compiled outside the scope, or gets its
                 weights with its first batch and has had none.
-            PlanError: an override cannot be followed, or the optimizer cannot do `'lazy'` updates.
+            PlanError: an override cannot be followed, or the optimizer cannot do `'lazy'` updates,
+                or not those of rows of 16 bits.
         """
         _require_built(model)
         loss = getattr(model, 'total_loss', None)
@@ -259,7 +272,7 @@ class ParallaxStrategy:
         step = getattr(model.optimizer, '_parallax_step', None)
         settings = getattr(model.optimizer, '_parallax_settings', None)
         if step is not None and step.spec.loss is loss:
-            plan = step.plan
+            plan = row_fill.with_fills(step.plan, dynamic_tables.fills_of(step))
         else:
             plan = loss_analysis.plan_model(
                 loss,
@@ -273,13 +286,16 @@ class ParallaxStrategy:
         if settings is None:
             return plan
         names = [planned.name for planned in plan.variables]
+        variables, way = keras_api.trained_weights(model), (settings.sparse_update, settings.tables)
+        records = graph_scope.records
+        table_updates.require_row_rules(plan, model.optimizer, way, variables, records)
         return plan.with_updates(
             table_updates.updates_of(
                 model.optimizer,
-                (settings.sparse_update, settings.tables),
-                dict(zip(names, keras_api.trained_weights(model))),
+                way,
+                dict(zip(names, variables)),
                 {planned.name for planned in plan.variables if planned.kind == 'sparse'},
-                graph_scope.records,
+                records,
             )
         )
 

@@ -8,7 +8,9 @@ import numpy as np
 from keras_parallax.compat import keras_api
 from keras_parallax.errors import ScopeError
 from keras_parallax.planning import step_measures
+from keras_parallax.step.dynamic_tables import fills_of
 from keras_parallax.step.train_step import step_of
+from keras_parallax.tables.id_index import COUNTS
 
 #: The share of the time that looking may take, beside what is counted in each step.
 _SHARE = 0.004
@@ -36,6 +38,8 @@ class StepMetrics(keras_api.callbacks.Callback):
     - `examples_per_second`, of the whole job;
     - `slowest_rank`, the rank that has its gradients last, and `slowest_rank_seconds`, how much
       longer it takes than the others in the mean;
+    - of each `DynamicEmbedding`, `rows_used/NAME`, `rows_given/NAME`, `rows_evicted/NAME` and
+      `ids_left_out/NAME`, as its `row_counts` explains them, of all steps until then;
     - `steps_ahead`, where ranks do not wait for each other (`sync=False` and no variable that is
       reduced): how many steps this rank is ahead of the slowest, the one that has come least far.
       Examples a second are then those of all since training began; times and rows are this rank's
@@ -142,7 +146,8 @@ class _Looks:
         step.measure()
         self._begin()
         nothing = [self._meter.of_rank(self._last * 0 + 1)] * step.size
-        self.names = sorted(self._logs_of(nothing)) + self._names_of_progress
+        self.names = sorted({**self._logs_of(nothing), **self._row_counts()})
+        self.names += self._names_of_progress
 
     @property
     def _names_of_progress(self):
@@ -176,6 +181,8 @@ class _Looks:
         """Logs of the steps since some sums, and what the sums are now. Collective."""
         began = time.perf_counter()
         now = self._meter.sums()
+        # As long as all ranks are here, so that they read the same.
+        row_counts = self._row_counts()
         if self._meter.waits:
             with self._step.call('StepMetrics'):
                 of_ranks = self._step.gather([list(now - since), self._cost])
@@ -186,12 +193,21 @@ class _Looks:
         logs = self._logs_of(ranks)
         if logs and not self._meter.waits:
             logs.update(self._progress(now))
+        if logs:
+            logs.update(row_counts)
         seconds = ranks[0].seconds / max(1.0, ranks[0].steps)
         cost = max(cost for _, cost in of_ranks)
         self._until_look = self._every or step_measures.steps_until_look(cost, seconds, _SHARE)
         self._costs.append(time.perf_counter() - began)
         # As Keras's own logs are: the TensorBoard of TensorFlow 1.11 takes no others.
         return {name: np.float64(value) for name, value in logs.items()}, now
+
+    def _row_counts(self):
+        return {
+            '%s/%s' % (count, name): getattr(fill, count)
+            for name, fill in fills_of(self._step).items()
+            for count in COUNTS
+        }
 
     @property
     def _cost(self):

@@ -13,6 +13,7 @@ from keras_parallax.checkpoint.weight_pairs import paired_weights
 from keras_parallax.compat import keras_api
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.errors import CheckpointError
+from keras_parallax.tables.id_index import index_of, to_predict
 from keras_parallax.tables.rows import BLOCK_BYTES, ShardedRows, progress
 
 _KERAS = ('keras.', 'tf_keras.', 'tensorflow.python.keras.')
@@ -91,7 +92,8 @@ def _export(model, path, custom_objects, show_progress, inputs):
             with tf.Graph().as_default(), contextlib.closing(tf.Session()) as own:
                 with _session_of(package, own, session):
                     package.backend.set_learning_phase(0)
-                    made = _made_again(model, custom_objects)
+                    with to_predict():
+                        made = _made_again(model, custom_objects)
                     _fill(package, made, model, own, session, show_progress)
                     rows = saved_model_check.fewest_rows(made)
                     _write(made, own, aside)
@@ -164,6 +166,9 @@ def _fill(package, made, model, own, session, show_progress):
 def _write(made, session, folder):
     """Writes a model to a folder, with a signature whose keys are the names of its layers."""
     outputs = keras_file_write.unique_names(made.output_names)
+    indexes = {index_of(weight) for weight in made.weights} - {None}
+    # Hash tables are not saved: whoever loads the model makes them of its weights.
+    loaded = tf.group(*[index.rebuilt() for index in indexes]) if indexes else None
     signature = tf.saved_model.signature_def_utils.predict_signature_def(
         dict(zip(made.input_names, made.inputs)), dict(zip(outputs, made.outputs))
     )
@@ -172,6 +177,7 @@ def _write(made, session, folder):
         session,
         [tf.saved_model.tag_constants.SERVING],
         {tf.saved_model.signature_constants.DEFAULT_SERVING_SIGNATURE_DEF_KEY: signature},
+        main_op=loaded,
     )
     builder.save()
 

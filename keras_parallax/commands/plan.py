@@ -10,6 +10,7 @@ from keras_parallax.planning import architectures
 from keras_parallax.planning.classify import DENSE, SPARSE, WHOLE_TABLE, classify
 from keras_parallax.planning.costs import Cluster, Halved
 from keras_parallax.planning.plan import make_plan
+from keras_parallax.planning.request import WIDE, Timing, check_row_dtype
 from keras_parallax.planning.summary import format_summary
 from keras_parallax.planning.units import parse_bandwidth, parse_size
 
@@ -105,6 +106,13 @@ _AT_LEAST_1 = click.IntRange(min=1)
     help='Shards of every table or of one variable. Chosen if not given.',
 )
 @click.option(
+    '--row-dtype',
+    type=_pairs('dtype', str),
+    metavar='[VARIABLE=]float16',
+    multiple=True,
+    help='Servers keep the rows of every table, or of one, in 16 bits.',
+)
+@click.option(
     '--override',
     type=_pairs('class', str, every=False),
     metavar='VARIABLE=CLASS',
@@ -196,6 +204,7 @@ def plan_for(
     fp16_pulls,
     local_aggregation,
     accumulate_steps=1,
+    row_dtype=(),
 ):
     """The `Plan` that the command's options ask for; raises `PlanError` if it cannot be.
 
@@ -216,6 +225,8 @@ def plan_for(
     tables = [
         use for use in uses if classify(use).kind == SPARSE and overrides.get(use.name) != DENSE
     ]
+    row_dtype = _by_name(row_dtype, [use for use in tables if use.dtype == WIDE]) or None
+    check_row_dtype(row_dtype, architecture, Timing())
     splittable = [use for use in tables if WHOLE_TABLE not in (use.regularizer, use.constraint)]
     return make_plan(
         uses,
@@ -227,6 +238,7 @@ def plan_for(
         density=_by_name(alpha, tables),
         cluster=cluster,
         fp16=Halved(fp16, fp16_pulls),
+        row_dtype=row_dtype,
     )
 
 

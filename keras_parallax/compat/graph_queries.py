@@ -34,6 +34,27 @@ class Reads(NamedTuple):
     whole: List[tf.Operation]
 
 
+#: The attribute of an operation whose output has no number twice.
+_NO_REPEATS = '_parallax_no_repeats'
+
+
+def mark_no_repeats(numbers):
+    """Says of a tensor of integers, an operation's only output, that none is in it twice."""
+    tensorflow_api.set_string(numbers.op, _NO_REPEATS, 'yes')
+
+
+def has_no_repeats(numbers):
+    """Whether a tensor of integers is known to have none of them twice.
+
+    `tf.unique` has made it, or whoever made it has said so.
+    """
+    while numbers.op.type in ('Identity', 'Reshape'):
+        numbers = numbers.op.inputs[0]
+    if _NO_REPEATS in numbers.op.node_def.attr:
+        return True
+    return numbers.op.type in ('Unique', 'UniqueV2') and numbers.value_index == 0
+
+
 def ancestors(tensors, leaves=(), by_data=False):
     """The operations that tensors depend on, themselves included.
 
@@ -147,6 +168,21 @@ def after_writes(variables):
 def placeholders(tensor):
     """The placeholders that must be fed to compute a tensor, as a frozenset of operations."""
     return frozenset(op for op in ancestors([tensor]) if op.type.startswith('Placeholder'))
+
+
+def constant_of(tensor):
+    """The number that all entries of a tensor have, as far as its graph says so; else `None`."""
+    operation = tensor.op
+    while operation.type in ('Identity', 'Enter'):
+        operation = operation.inputs[0].op
+    if operation.type == 'Empty':  # As `tensorflow_api.zeros` makes it.
+        return 0.0
+    if operation.type == 'Fill':
+        return constant_of(operation.inputs[1])
+    value = tensorflow_api.constant_value(operation.outputs[0])
+    if operation.type != 'Const' or value is None or (value != value.flat[0]).any():
+        return None
+    return float(value.flat[0])
 
 
 def held_back(items, operations):

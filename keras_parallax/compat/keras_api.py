@@ -285,11 +285,14 @@ def trained_weights(model):
 def metrics_by_name(model):
     """The metrics of a model that keep a state over an epoch: a dict from names in the logs.
 
-    It is empty if the model is not compiled.
+    It is empty if the model is not compiled, or `fit` has yet to build it.
     """
     functions = getattr(model, 'stateful_metric_functions', None)
     if functions is None:
-        return {metric.name: metric for metric in getattr(model, 'metrics', ())}  # Keras 2.15.
+        # Keras 2.15. A model without weights yet has those that `compile` was given, by names too
+        # (`tests/parallel/test_training.py`, the models that `fit` builds).
+        metrics = getattr(model, 'metrics', ()) if model.built else ()
+        return {metric.name: metric for metric in metrics}
     return dict(zip(model.stateful_metric_names, functions))
 
 
@@ -338,14 +341,21 @@ def with_shape(variable, shape):
     return variable
 
 
-def assign_by(variable, assignment):
+def assign_by(variable, assignment, placeholder=None):
     """Has `set_value` and `batch_set_value` of both packages assign a variable its value our way.
 
     Args:
         variable: the variable, or what stands for one.
-        assignment: what their session is told to run; the value is fed to its `placeholder`.
+        assignment: what their session is told to run.
+        placeholder: what the value is fed to; if it is `None`, the `placeholder` of `assignment`.
     """
-    variable._assign_op, variable._assign_placeholder = assignment, assignment.placeholder
+    placeholder = assignment.placeholder if placeholder is None else placeholder
+    variable._assign_op, variable._assign_placeholder = assignment, placeholder
+
+
+def is_phase_set(package):
+    """Whether `set_learning_phase` has said whether this is training, in a `KerasPackage`."""
+    return isinstance(package.backend.learning_phase(), int)
 
 
 def forget_assignment(variable):

@@ -222,6 +222,13 @@ PATCHES = (
     ),
     Patch(
         ATTRIBUTE,
+        '_parallax_index',
+        'of the table of a DynamicEmbedding, and of what says its ids: the IdIndex',
+        _TENSORFLOW,
+        'tests/unit/layers/test_dynamic_embedding.py::test_weights_that_are_set_bring_their_ids',
+    ),
+    Patch(
+        ATTRIBUTE,
         '_parallax_iterator',
         'of a one-shot iterator: the one that has taken its place',
         _TENSORFLOW,

@@ -150,6 +150,12 @@ def inside_loop_of(operation):
         context.Exit()
 
 
+def ragged_parts(tensor):
+    """The values and row splits of a `RaggedTensor`, which TensorFlow 1.11 has not, else `None`."""
+    is_ragged = hasattr(tf, 'RaggedTensor') and isinstance(tensor, tf.RaggedTensor)
+    return (tensor.values, tensor.row_splits) if is_ragged else None
+
+
 def is_in_control_flow(tensor):
     """Whether a tensor is computed, or an operation is, in a loop or a branch."""
     return getattr(tensor, 'op', tensor)._get_control_flow_context() is not None

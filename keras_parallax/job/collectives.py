@@ -99,6 +99,12 @@ class Gatherer:
         """The sum of each rank's vector of float64, which all are of one length."""
         return self._session.run(self._total, {self._vector: vector})
 
+    def join(self, rows):
+        """The rows of each rank's array, which are of one dtype, in order of rank."""
+        line = np.frombuffer(rows.tobytes(), np.uint8)
+        joined = self._session.run(self._all, {self._line: line})
+        return np.frombuffer(joined.tobytes(), rows.dtype)
+
 
 def unfolded_zero(loss):
     """A zero that TensorFlow 1.11 does not know to be one, of the loss's dtype.

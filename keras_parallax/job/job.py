@@ -111,6 +111,13 @@ class Job:
             vector if self.size == 1 else self.collective(lambda call: self._gatherer.sum(vector))
         )
 
+    def join(self, rows):
+        """The rows of each rank's array, of one dtype, in order of rank. A collective call.
+
+        It comes after a `gather` of the same call, as `sum` does, and some rank has a row.
+        """
+        return rows if self.size == 1 else self.collective(lambda call: self._gatherer.join(rows))
+
     def call(self, name):
         """While open, collectives belong to a call of all ranks, named as the user knows it."""
         return self.activity.call(name)

@@ -1,9 +1,10 @@
 """Layers of ours, for both Keras packages."""
 
 from keras_parallax.compat.late_package import class_of
+from keras_parallax.layers.dynamic_embedding import DynamicEmbedding
 from keras_parallax.layers.embedding_bag import EmbeddingBag
 
-__all__ = ['EmbeddingBag']
+__all__ = ['DynamicEmbedding', 'EmbeddingBag']
 
 
 def classes_of(package):

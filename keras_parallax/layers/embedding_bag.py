@@ -29,6 +29,14 @@ class EmbeddingBag(LateLayer):
     same places, which may be computed by the model, and get gradients. The output has the shape
     `[batch, output_dim]`. Ids may come in any order, and more than once in a bag.
 
+    Or a list of all ids, `[n]`, and row splits, `[batch + 1]` integers: bag `i` has the ids from
+    `row_splits[i]` on and before `row_splits[i + 1]`; then weights, `[n]`, if there are any. Keras
+    feeds no arrays of unequal lengths, so these are tensors of an input pipeline
+    (`Input(tensor=...)`) or of the model. An array of row splits is the `indptr` of a `csr_matrix`
+    of `scipy.sparse`, which Keras feeds to `Input(sparse=True)`. On TensorFlow 2 inputs may also be
+    `RaggedTensor`s, ids or a list of ids and weights; Keras feeds `Input(ragged=True)` such tensors
+    in graph mode, and no arrays.
+
     One layer that is called on several inputs is one table, which several fields share. Each row
     travels once, however many bags hold its id, and padding never. In a strategy the table is
     sparse, as that of an `Embedding` is, and all that is said of those holds. Without one it is a
@@ -49,8 +57,9 @@ class EmbeddingBag(LateLayer):
     Raises:
         PlanError: an argument is none of these; or, when the layer is called, an input is not of
             such a shape or kind, or of the other package.
-        DataError: in a batch, a weight is NaN, or there are weights in other places than ids. The
-            next two are raised while a model of a strategy runs; without one they are TensorFlow's.
+        DataError: in a batch, a weight is NaN, or there are weights in other places than ids; row
+            splits do not begin with 0, do not end with the number of ids, or go down. This and the
+            next are raised while a model of a strategy runs; without one they are TensorFlow's.
         IdOutOfRangeError: in a batch, an id is outside of `[0, input_dim)` and not `padding_id`.
 
     Example:
@@ -93,6 +102,17 @@ class EmbeddingBag(LateLayer):
     def check_inputs(self, inputs):
         """As `LateLayer.check_inputs`."""
         count = len(inputs)
+        if inputs[0].shape.ndims == 1:
+            self._require(
+                count in (2, 3) and all(tensor.shape.ndims == 1 for tensor in inputs),
+                'row splits [batch + 1] beside ids [n], and weights [n] if there are any',
+                ' and '.join('one of shape %s' % tensor.shape for tensor in inputs),
+            )
+            splits, *weights = inputs[1:]
+            self._require(splits.dtype.is_integer, 'integers as row splits', splits.dtype.name)
+            if weights:
+                self._require_alike(inputs[0], *weights)
+            return
         self._require(count <= 2, 'ids, or a list of ids and weights', '%d inputs' % count)
         for tensor in inputs:
             is_matrix = tensor.shape.ndims in (2, None)
@@ -104,33 +124,37 @@ class EmbeddingBag(LateLayer):
         """Combines the rows of each bag.
 
         Args:
-            inputs: ids, or a list of ids and weights, as the class says.
+            inputs: ids, or a list of ids, row splits and weights, as the class says.
 
         Returns:
             A tensor `[batch, output_dim]`.
         """
         given = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
-        ids, weights = given if len(given) == 2 else (given[0], None)
-        if weights is None:
-            entries = _entries_of_field(ids, self.padding_id, self.name)
+        ids, *weights = [tensorflow_api.ragged_parts(tensor) or tensor for tensor in given]
+        if not isinstance(ids, tuple) and ids.shape.ndims == 1:
+            # Weights have the same row splits.
+            ids, *weights = [(tensor, given[1]) for tensor in [ids] + weights[1:]]
+        if weights:
+            entries = _entries(ids, weights[0], self.padding_id, self.name)
         else:
-            entries = _entries(ids, weights, self.padding_id, self.name)
+            entries = _entries_of_field(ids, self.padding_id, self.name)
         summed = _sum_of_laid_out if self.output_dim < WIDE else _sum_of_unique
         output = _divided(summed(self.embeddings, entries), entries, self.combiner)
-        output.set_shape([ids.shape.as_list()[0] if ids.shape.ndims else None, self.output_dim])
+        is_matrix = not isinstance(ids, tuple) and ids.shape.ndims
+        output.set_shape([ids.shape.as_list()[0] if is_matrix else None, self.output_dim])
         return output
 
     def compute_output_shape(self, input_shape):
         """The shape of the output.
 
         Args:
-            input_shape: that of the ids, or a list of theirs and that of the weights.
+            input_shape: that of the ids, or a list of theirs and those of the other inputs.
 
         Returns:
             A tuple.
         """
-        first = input_shape[0]
-        return (first[0] if isinstance(first, (list, tuple)) else first), self.output_dim
+        ids = input_shape[0] if isinstance(input_shape[0], (list, tuple)) else input_shape
+        return (ids[0] if len(ids) > 1 else None), self.output_dim
 
     def get_config(self):
         """The arguments of `__init__`, as Keras writes them to a file."""
@@ -139,7 +163,9 @@ class EmbeddingBag(LateLayer):
         return config
 
     def _require_alike(self, ids, weights):
-        alike = isinstance(ids, tf.SparseTensor) == isinstance(weights, tf.SparseTensor)
+        alike = type(ids) is type(weights) or all(
+            isinstance(one, (tf.Tensor, tf.Variable)) for one in (ids, weights)
+        )
         self._require(alike, 'ids and weights that are both sparse or both not', 'one each')
         is_floating = weights.dtype.is_floating
         self._require(is_floating, 'weights that are floating numbers', weights.dtype.name)
@@ -160,12 +186,14 @@ class _Entries(NamedTuple):
         bags: `[n]` int64, the number of the bag of each.
         weights: `[n]`, or `None` if each is 1.
         count: the number of bags, a scalar of int64.
+        length: how many ids each bag has, a scalar of int64, or `None` if that differs.
     """
 
     ids: tf.Tensor
     bags: tf.Tensor
     weights: Optional[tf.Tensor]
     count: tf.Tensor
+    length: Optional[tf.Tensor] = None
 
 
 def _entries_of_field(ids, padding_id, name):
@@ -174,10 +202,11 @@ def _entries_of_field(ids, padding_id, name):
     Tables that are looked up with the same ids are pulled as one, as long as they are known to be
     the same (`step/table_groups.py`).
     """
-    graph = ids.graph
+    tensors = ids if isinstance(ids, tuple) else [getattr(ids, 'values', ids)]
+    graph = tensors[0].graph
     if not hasattr(graph, '_parallax_bags'):
         graph._parallax_bags = {}
-    key = getattr(ids, 'values', ids).name, padding_id
+    key = tuple(tensor.name for tensor in tensors) + (padding_id,)
     if key not in graph._parallax_bags:
         entries = _entries(ids, None, padding_id, name)
         if tensorflow_api.is_in_control_flow(entries.ids):
@@ -187,16 +216,24 @@ def _entries_of_field(ids, padding_id, name):
 
 
 def _entries(ids, weights, padding_id, name):
-    """The `_Entries` of the inputs of the layer called `name`."""
-    if isinstance(ids, tf.SparseTensor):
+    """The `_Entries` of the inputs of the layer called `name`.
+
+    Ids and weights are tensors, or pairs of values and row splits.
+    """
+    length = None
+    if isinstance(ids, tuple):
+        values, splits = ids
+        count = tf.size(splits, out_type=tf.int64) - 1
+        bags = _bags_between(splits, tf.size(values, out_type=tf.int64), name)
+    elif isinstance(ids, tf.SparseTensor):
         # What is in order already is only looked at.
         ids = tf.sparse_reorder(ids)
         weights = None if weights is None else tf.sparse_reorder(weights)
         count, bags, values = ids.dense_shape[0], ids.indices[:, 0], ids.values
     else:
         shape = tf.shape(ids, out_type=tf.int64)
-        count, values = shape[0], tf.reshape(ids, [-1])
-        bags = tf.reshape(tf.tile(tf.range(count)[:, None], [1, shape[1]]), [-1])
+        count, length, values = shape[0], shape[1], tf.reshape(ids, [-1])
+        bags = tf.reshape(tf.tile(tf.range(count)[:, None], [1, length]), [-1])
     if not values.dtype.is_integer:
         values = tf.cast(values, tf.int32)
     if values.dtype not in (tf.int32, tf.int64):
@@ -204,15 +241,37 @@ def _entries(ids, weights, padding_id, name):
     if weights is not None:
         weights = _checked(ids, weights, name)
     if padding_id is not None:
+        length = None
         kept = tf.not_equal(values, padding_id)
         values, bags = tf.boolean_mask(values, kept), tf.boolean_mask(bags, kept)
         weights = None if weights is None else tf.boolean_mask(weights, kept)
-    return _Entries(values, bags, weights, count)
+    return _Entries(values, bags, weights, count, length)
+
+
+def _bags_between(splits, size, name):
+    """The number of the bag of each of `size` ids; a batch with bad row splits fails."""
+    splits = tf.cast(splits, tf.int64)
+    good = (
+        tf.reduce_any(tf.equal(splits[:1], 0))
+        & tf.reduce_all(tf.equal(splits[-1:], size))
+        & tf.reduce_all(splits[1:] >= splits[:-1])
+    )
+    takes = 'takes row splits that begin with 0, end with the number of ids and nowhere go down'
+    with tf.control_dependencies([_check(good, name, takes)]):
+        begins = splits[1:-1]
+        # An id is of the bag after as many as begin at it or before.
+        return tf.cumsum(tf.unsorted_segment_sum(tf.ones_like(begins), begins, size + 1))[:-1]
 
 
 def _checked(ids, weights, name):
     """The weights, flat; a batch fails that has others than its ids, or one that is NaN."""
-    if isinstance(ids, tf.SparseTensor):
+    if isinstance(ids, tuple):
+        places, own = (
+            tf.concat([tf.cast(splits, tf.int64), [tf.size(values, out_type=tf.int64)]], 0)
+            for values, splits in (ids, weights)
+        )
+        weights = weights[0]
+    elif isinstance(ids, tf.SparseTensor):
         places, own, weights = ids.indices, weights.indices, weights.values
     else:
         places, own = tf.shape(ids), tf.shape(weights)
@@ -239,6 +298,10 @@ def _sum_of_laid_out(table, entries):
     rows = tf.gather(table, entries.ids)
     if entries.weights is not None:
         rows *= _weights(entries, rows.dtype)[:, None]
+    if entries.length is not None:
+        # Its gradient is a copy, and not a lookup for each id as that of the sum of segments.
+        shape = tf.stack([entries.count, entries.length, rows.shape[1].value])
+        return tf.reduce_sum(tf.reshape(rows, shape), 1)
     total = tf.segment_sum(rows, entries.bags)
     # It ends with the last bag that has an id.
     missing = entries.count - tf.shape(total, out_type=tf.int64)[0]

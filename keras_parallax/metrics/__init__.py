@@ -1,7 +1,16 @@
 """Metrics of all samples of the job, not means of the workers' own, for both Keras packages."""
 
 from keras_parallax.metrics.auc import AUC
+from keras_parallax.metrics.group_auc import GroupAUC
 from keras_parallax.metrics.log_loss import Calibration, LogLoss, NormalizedEntropy
 from keras_parallax.metrics.top_k import PrecisionAtK, RecallAtK
 
-__all__ = ['AUC', 'Calibration', 'LogLoss', 'NormalizedEntropy', 'PrecisionAtK', 'RecallAtK']
+__all__ = [
+    'AUC',
+    'Calibration',
+    'GroupAUC',
+    'LogLoss',
+    'NormalizedEntropy',
+    'PrecisionAtK',
+    'RecallAtK',
+]

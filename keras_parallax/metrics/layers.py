@@ -1,4 +1,4 @@
-"""What a Keras package takes for a metric: a layer that keeps the sums of a `SumMetric`.
+"""What a Keras package takes for a metric: a layer that keeps what a `SumMetric` is made of.
 
 All packages have a list of such layers in a compiled model. They set them back at the start of an
 epoch and of an evaluation, and take the last value that they return for that of all batches.
@@ -6,9 +6,13 @@ epoch and of an evaluation, and take the last value that they return for that of
 
 import functools
 
+import numpy as np
+
 from keras_parallax.compat import keras_api
 from keras_parallax.compat.tensorflow_api import ResourceVariable, tf
 from keras_parallax.errors import PlanError
+from keras_parallax.metrics.group_auc import GroupAUC
+from keras_parallax.metrics.group_samples import GroupSamples, sums_of_groups
 from keras_parallax.metrics.sums import SumMetric
 
 
@@ -20,18 +24,20 @@ class SumLayer:
 
     Args:
         metric: the `SumMetric`.
+        model: the model that is compiled with it.
 
     Attributes:
         metric: as given.
+        model: as given.
         earlier: the sums of what has been evaluated since the epoch began, before what is evaluated
-            now; a list of arrays.
+            now; a list of what `sums` returns.
         in_epoch: whether `fit` is between the begin and the end of an epoch's batches.
     """
 
-    def __init__(self, metric):
+    def __init__(self, metric, model):
         super().__init__(name=metric.name)
         self.stateful, self.built = True, True
-        self._keep(metric=metric, earlier=[], in_epoch=False)
+        self._keep(metric=metric, model=model, earlier=[], in_epoch=False)
         self._keep(_variable=None, _total=None, _value=None)
 
     def _keep(self, **values):
@@ -40,7 +46,7 @@ class SumLayer:
 
     def get_config(self):
         """What `from_config` makes another one of, for another output of the model."""
-        return {'metric': self.metric}
+        return {'metric': self.metric, 'model': self.model}
 
     def __call__(self, y_true, y_pred, sample_weight=None):
         """Adds a batch, and returns the value so far, a tensor."""
@@ -75,10 +81,9 @@ class SumLayer:
 
     def reset_states(self):
         """Begins anew, as Keras does before an epoch and before it evaluates."""
-        session = keras_api.package_of(self).backend.get_session()
         if self.in_epoch:
             self.earlier.append(self.sums())
-        session.run(self._variable.initializer)
+        self._clear()
 
     #: Keras 2.15 calls it so.
     reset_state = reset_states
@@ -89,6 +94,9 @@ class SumLayer:
 
     result = update_state
 
+    def _clear(self):
+        keras_api.package_of(self).backend.get_session().run(self._variable.initializer)
+
     def begin_epoch(self):
         """Keeps what is evaluated from now on."""
         self._keep(earlier=[], in_epoch=True)
@@ -97,25 +105,85 @@ class SumLayer:
         """The sums so far, an array."""
         return keras_api.package_of(self).backend.get_session().run(self._variable)
 
+    def share_of(self, job, sums):
+        """What this rank adds to the sums of all, an array. Some layers make collective calls.
+
+        Args:
+            job: the `Job`.
+            sums: what `sums` has returned; `None` if this rank has no samples.
+        """
+        return np.zeros(self.metric.size) if sums is None else sums
+
     def value_of(self, sums):
-        """The metric's value, a float, given sums."""
+        """The metric's value, a float, given the sums of all ranks."""
         session = keras_api.package_of(self).backend.get_session()
         return float(session.run(self._value, {self._total: sums}))
 
 
+class SampleLayer(SumLayer):
+    """The samples of a `GroupAUC`, which ranks turn into sums when they meet: its `sums` are those.
+
+    They are in this process's memory, to which the graph hands them.
+    """
+
+    def __init__(self, metric, model):
+        super().__init__(metric, model)
+        self._clear()
+
+    def __call__(self, y_true, y_pred, sample_weight=None):
+        """Adds a batch, and returns about the value so far, a tensor."""
+        with tf.device('/cpu:0'):
+            columns = self.metric.samples_of_batch(self.model, y_true, y_pred, sample_weight)
+            value = tf.py_func(self._add, columns, tf.float64, name='samples')
+            value.set_shape([])
+            result = tf.cast(value, y_pred.dtype)
+            keras_api.note_result(self, result)
+            return result
+
+    def _add(self, *columns):
+        samples = self._samples
+        samples.add(*columns)
+        # It takes two seconds for a million samples, so not after each batch.
+        if samples.count > 2 * self._counted:
+            self._keep(_counted=samples.count, _so_far=self.value_of(self.share_of(None, samples)))
+        return np.float64(self._so_far)
+
+    def _clear(self):
+        samples = GroupSamples(self.metric.max_samples)
+        self._keep(_samples=samples, _counted=0, _so_far=np.nan)
+
+    def sums(self):
+        """The samples so far, `GroupSamples`."""
+        return self._samples
+
+    def share_of(self, job, sums):
+        """As `SumLayer.share_of`; collective if there is a job, else of this rank's groups."""
+        if job is None:
+            return sums_of_groups(sums.samples())
+        samples = GroupSamples(self.metric.max_samples) if sums is None else sums
+        return samples.sums_of_share(job)
+
+    def value_of(self, sums):
+        """As `SumLayer.value_of`."""
+        return float(sums[0] / sums[1]) if sums[1] else np.nan
+
+
 @functools.lru_cache()
-def _layer_class(name):
+def _layer_class(cls, name):
     """The class of layers of the Keras package called `name`."""
-    return type('SumLayer', (SumLayer, keras_api.keras_package(name).patched['Metric']), {})
+    return type(cls.__name__, (cls, keras_api.keras_package(name).patched['Metric']), {})
 
 
-def layers_for(package, metrics):
+def layers_for(model, metrics):
     """The `metrics` of `model.compile`, with layers in place of metrics of ours."""
     if isinstance(metrics, dict):
-        return {name: layers_for(package, value) for name, value in metrics.items()}
+        return {name: layers_for(model, value) for name, value in metrics.items()}
     if isinstance(metrics, (list, tuple)):
-        return [layers_for(package, value) for value in metrics]
-    return _layer_class(package.name)(metrics) if isinstance(metrics, SumMetric) else metrics
+        return [layers_for(model, value) for value in metrics]
+    if not isinstance(metrics, SumMetric):
+        return metrics
+    cls = SampleLayer if isinstance(metrics, GroupAUC) else SumLayer
+    return _layer_class(cls, keras_api.package_of(model).name)(metrics, model)
 
 
 def has_ours(metrics):

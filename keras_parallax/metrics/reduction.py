@@ -3,7 +3,12 @@
 import numpy as np
 
 from keras_parallax.errors import MetricMismatchError
-from keras_parallax.metrics.layers import layers_of
+from keras_parallax.metrics.layers import SampleLayer, layers_of
+
+
+def is_needed(model):
+    """Whether a model has metrics whose values are not known before they are asked for."""
+    return any(isinstance(layer, SampleLayer) for layer in layers_of(model).values())
 
 
 def begin_epoch(model):
@@ -69,7 +74,7 @@ def values_of_all(job, model, sums, reports):
         )
     names = sorted(set().union(*(of_rank for _, of_rank in reports)))
     of_name = {name: layers[name if name in layers else name[len('val_') :]] for name in names}
-    parts = [sums.get(name, np.zeros(of_name[name].metric.size)) for name in names]
+    parts = [of_name[name].share_of(job, sums.get(name)) for name in names]
     if not parts:
         return {}
     total = job.sum(np.concatenate(parts))
@@ -77,12 +82,31 @@ def values_of_all(job, model, sums, reports):
     return {name: of_name[name].value_of(of) for name, of in zip(names, np.split(total, ends))}
 
 
+def values_of_rank(model, sums):
+    """The values of this rank's samples alone that Keras does not know, by name.
+
+    Args:
+        model: the model.
+        sums: as `report` takes them.
+    """
+    layers = layers_of(model)
+    of_name = {name: layers.get(name) or layers[name[len('val_') :]] for name in sums}
+    return {
+        name: layer.value_of(layer.share_of(None, sums[name]))
+        for name, layer in of_name.items()
+        if isinstance(layer, SampleLayer)
+    }
+
+
 def evaluated(job, model, results):
     """What `model.evaluate` has returned on this rank, with the values of all ranks' samples."""
     layers = layers_of(model)
-    if any(layer.in_epoch for layer in layers.values()) or not layers:
+    if not layers:
         return results
-    with job.call('model.evaluate with metrics of kp.metrics'):
-        sums = {name: layer.sums() for name, layer in layers.items()}
-        values = values_of_all(job, model, sums, job.gather(report(model, sums)))
+    sums = {name: layer.sums() for name, layer in layers.items()}
+    if any(layer.in_epoch for layer in layers.values()):
+        values = values_of_rank(model, sums)
+    else:
+        with job.call('model.evaluate with metrics of kp.metrics'):
+            values = values_of_all(job, model, sums, job.gather(report(model, sums)))
     return [values.get(name, result) for name, result in zip(model.metrics_names, results)]

@@ -53,6 +53,13 @@ class SumMetric:
 
     def sums_of_batch(self, y_true, y_pred, sample_weight=None):
         """The sums over a batch, given Keras's tensors; a batch with bad values fails."""
+        return self.sums_of(*self.checked(y_true, y_pred, sample_weight))
+
+    def checked(self, y_true, y_pred, sample_weight=None):
+        """Labels, predictions and weights as `sums_of` takes them, given Keras's tensors.
+
+        A batch with bad values fails.
+        """
         shape = self.shape_of(y_pred)
         labels, predictions = tf.cast(y_true, tf.float64), tf.cast(y_pred, tf.float64)
         weights = tf.ones_like(predictions) if sample_weight is None else sample_weight
@@ -71,7 +78,7 @@ class SumMetric:
             labels, predictions = tf.reshape(labels, shape), tf.reshape(predictions, shape)
             # One weight for a sample, whatever its shape.
             weights = tf.reshape(tf.cast(weights, tf.float64), [tf.shape(labels)[0], -1])[:, 0]
-            return self.sums_of(labels, predictions, weights)
+            return labels, predictions, weights
 
     def shape_of(self, y_pred):
         """The shape in which `sums_of` gets labels and predictions.

@@ -23,14 +23,14 @@ def check(architecture):
         )
 
 
-def choose(use, natural, architecture, alpha, cluster, fp16=costs.NOTHING_HALVED):
+def choose(use, natural, architecture, alpha, cluster, fp16=costs.NOTHING_HALVED, row_dtype=None):
     """Chooses the class of a table that could be sparse, and is so in `natural`.
 
     `'allreduce'` compares the allgather of the touched rows with the allreduce of the whole
     gradient, `'auto'` the servers with it; other architectures leave nothing to choose. Where
     `alpha`, the fraction of rows that a worker touches in a step, is not known, the table stays
     sparse, unless it is so small that even untouched it would be cheaper dense. It also does where
-    the cluster is not known.
+    the cluster is not known. Servers would keep its rows as `row_dtype`, or else as it has them.
     """
     if architecture in (HYBRID, PS) or cluster is None or cluster.workers == 1:
         return natural
@@ -38,7 +38,7 @@ def choose(use, natural, architecture, alpha, cluster, fp16=costs.NOTHING_HALVED
     rows = use.shape[0]
     size = np.prod(use.shape, dtype=np.int64) * np.dtype(use.dtype).itemsize
     width = np.prod(use.shape[1:], dtype=np.int64)
-    pulled, pushed = fp16.row_bytes(width, use.dtype)
+    pulled, pushed = fp16.row_bytes(width, use.dtype, row_dtype)
     id_bytes = costs.id_bytes_of(rows)
 
     def seconds(traffic, messages):

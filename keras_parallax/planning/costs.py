@@ -102,9 +102,13 @@ class Halved(NamedTuple):
     gradients: bool = False
     pulls: bool = False
 
-    def row_bytes(self, width, dtype):
-        """Bytes of a row as it is pulled, and of its gradient as it is pushed."""
-        return tuple(row_bytes(width, dtype, half) for half in (self.pulls, self.gradients))
+    def row_bytes(self, width, dtype, stored=None):
+        """Bytes of a row as it is pulled, and of its gradient as it is pushed.
+
+        It is pulled as servers keep it: as `stored`, if that is another dtype.
+        """
+        pulled = row_bytes(width, stored or dtype, self.pulls)
+        return pulled, row_bytes(width, dtype, self.gradients)
 
 
 NOTHING_HALVED = Halved()

@@ -70,10 +70,11 @@ def of_hosts(plan):
             sums_of = all_rows if variable.kind == SPARSE else gradients
             sums_of += workers * size * costs.union_alpha(alpha or 0.0, cluster.accumulate_steps)
         if variable.shards:
-            held = size * predict.shares_of(variable, plan.servers, cluster, machines)
-            tables += held
+            shares = predict.shares_of(variable, plan.servers, cluster, machines)
+            held = size * shares
+            tables += variable.stored_bytes * shares
             all_slots += held * slots
-            all_rows += size * _on_servers(alpha or 0.0, cluster, held / (size or 1), works)
+            all_rows += size * _on_servers(alpha or 0.0, cluster, shares, works)
             if whole:
                 gradients += _SHARD_COPIES * held
                 largest_shard = np.maximum(largest_shard, held)

@@ -63,7 +63,7 @@ def content_of(plan, bandwidth=None, host_memory=None):
     cluster = plan.cluster or costs.Cluster()
     hosts = plan.memory()
     unfit = memory.too_large(hosts, host_memory)
-    variables = sorted(plan.variables, key=lambda variable: -variable.bytes)
+    variables = sorted(plan.variables, key=lambda variable: -variable.stored_bytes)
     return {
         'title': architecture_in_words(plan),
         'cluster': cluster_in_words(cluster),
@@ -91,8 +91,8 @@ def _figures(plan, prediction, hosts):
     tables = [variable for variable in plan.variables if variable.kind == SPARSE]
     dense = [variable for variable in plan.variables if variable.kind != SPARSE]
     figures = [
-        (_size(sum(each.bytes for each in tables)), counted(len(tables), 'table'), 'sparse'),
-        (_size(sum(each.bytes for each in dense)), counted(len(dense), 'variable'), 'dense'),
+        (_size(sum(each.stored_bytes for each in tables)), counted(len(tables), 'table'), 'sparse'),
+        (_size(sum(each.stored_bytes for each in dense)), counted(len(dense), 'variable'), 'dense'),
     ]
     if prediction is not None:
         total, least = prediction.totals['plan'], '\N{GREATER-THAN OR EQUAL TO} '
@@ -112,8 +112,8 @@ def _row(variable, largest, prediction):
     return {
         'name': variable.name,
         'shape': ' \N{MULTIPLICATION SIGN} '.join(map(str, variable.shape)) or 'scalar',
-        'bytes': variable.bytes,
-        'percent': 100.0 * variable.bytes / (largest.bytes or 1),
+        'bytes': variable.stored_bytes,
+        'percent': 100.0 * variable.stored_bytes / (largest.stored_bytes or 1),
         'kind': variable.kind,
         'alpha': '?' if variable.alpha is None else '%.3g' % variable.alpha,
         'measured': variable.measured,
@@ -136,7 +136,7 @@ def _servers(plan, variables, prediction):
     bars = [[0.0] * len(names) for _ in range(plan.servers)]
     for number, variable in enumerate(on_servers):
         for shard in variable.shards:
-            part = variable.bytes * shard.rows / max(1, variable.rows)
+            part = variable.stored_bytes * shard.rows / max(1, variable.rows)
             bars[shard.server][min(number, _COLOURS)] += part
     shown = sorted(range(plan.servers), key=lambda server: -sum(bars[server]))[:_MOST_SERVERS]
     shown.sort()

@@ -235,7 +235,8 @@ def _placed_as(use, variable, partitions, servers):
     uneven = in_one_piece(use) or (wanted is not None and wanted % servers)
     if use.asked_by is None or variable.kind != rules.SPARSE or uneven:
         return variable.name
-    return use.asked_by, wanted, variable.rows, variable.dtype, variable.alpha
+    dtypes = variable.dtype, variable.row_dtype
+    return use.asked_by, wanted, variable.rows, dtypes, variable.alpha
 
 
 def _wanted(variable, partitions, servers):
@@ -247,13 +248,17 @@ def _wanted(variable, partitions, servers):
 
 
 def _weight(variable, cluster, fp16):
+    # That it has shards tells in what they hold it.
+    variable = variable._replace(shards=(Shard(0, variable.rows),))
+    size = variable.stored_bytes
     # A table that the user made dense is pulled whole.
     alpha = variable.alpha if variable.kind == rules.SPARSE else 1.0
     if alpha is None:
-        return Weight(variable.rows, variable.bytes)
-    halves = fp16.gradients, fp16.pulls and variable.kind == rules.SPARSE
-    gradients, pulled = [costs.wire_bytes(variable.bytes, variable.dtype, h) for h in halves]
+        return Weight(variable.rows, size)
+    gradients = costs.wire_bytes(variable.bytes, variable.dtype, fp16.gradients)
+    halved = fp16.pulls and variable.kind == rules.SPARSE
+    pulled = costs.wire_bytes(size, variable.stored_dtype, halved)
     pulled *= costs.host_alpha(alpha, cluster)
     gradients *= costs.host_pushes(alpha, cluster)
     traffic = cluster.hosts * (pulled + gradients)
-    return Weight(variable.rows, variable.bytes, traffic)
+    return Weight(variable.rows, size, traffic)

@@ -12,9 +12,12 @@ from keras_parallax.planning.placement import Shard
 from keras_parallax.planning.request import (
     check_density,
     check_names,
+    check_narrow_tables,
     check_partitions,
     is_table,
+    row_dtype_of,
 )
+from keras_parallax.planning.row_fill import RowFill
 from keras_parallax.planning.search import Search
 from keras_parallax.planning.trials import Trials
 from keras_parallax.planning.units import counted, numbered
@@ -50,6 +53,8 @@ class PlannedVariable(NamedTuple):
         measured: whether `alpha` was counted in batches of the job.
         update: the `Update` by which the optimizer moves it, `None` if no optimizer is known.
         count_reason: why it has as many shards, in words; empty if it has none.
+        fill: the `RowFill` of a table whose rows are given to ids, once it trains; else `None`.
+        row_dtype: the dtype's name in which servers are to keep its rows; `None` for its own.
     """
 
     name: str
@@ -62,6 +67,8 @@ class PlannedVariable(NamedTuple):
     measured: bool = False
     update: Optional[Update] = None
     count_reason: str = ''
+    fill: Optional[RowFill] = None
+    row_dtype: Optional[str] = None
 
     @property
     def rows(self):
@@ -77,8 +84,21 @@ class PlannedVariable(NamedTuple):
 
     @property
     def bytes(self):
-        """Size of the variable in bytes."""
-        return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
+        """Size of the variable in bytes, as the model sees it."""
+        return self._bytes_of(self.dtype)
+
+    @property
+    def stored_dtype(self):
+        """The dtype's name of what holds it: with shards, that of its rows on servers."""
+        return self.row_dtype if self.shards and self.row_dtype else self.dtype
+
+    @property
+    def stored_bytes(self):
+        """Size in bytes of what holds it."""
+        return self._bytes_of(self.stored_dtype)
+
+    def _bytes_of(self, dtype):
+        return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(dtype).itemsize
 
     @property
     def place(self):
@@ -86,7 +106,10 @@ class PlannedVariable(NamedTuple):
         if not self.shards:
             return 'on every rank'
         servers = sorted({shard.server for shard in self.shards})
-        return '%s on %s' % (counted(len(self.shards), 'shard'), numbered('server', servers))
+        words = '%s on %s' % (counted(len(self.shards), 'shard'), numbered('server', servers))
+        if self.stored_dtype != self.dtype:
+            words += ', rows of %d bits' % (8 * np.dtype(self.stored_dtype).itemsize)
+        return words
 
 
 class Basis(NamedTuple):
@@ -97,6 +120,7 @@ class Basis(NamedTuple):
     overrides: Mapping
     partitions: Any
     reach: rules.Reach
+    row_dtype: Any = None
 
 
 class Plan(NamedTuple):
@@ -204,7 +228,7 @@ class Plan(NamedTuple):
             PlanError: what was asked for cannot be, for instance with this architecture.
         """
         architecture = architecture or self.requested
-        uses, servers, overrides, partitions, reach = self.basis
+        uses, servers, overrides, partitions, reach, row_dtype = self.basis
         tables = {use.name for use in uses if is_table(use)}
         if not cluster.dedicated_servers:
             hosts = self.cluster.hosts if self.cluster else 1
@@ -226,6 +250,7 @@ class Plan(NamedTuple):
             cluster,
             self.fp16,
             reach,
+            row_dtype,
         )
         return plan.with_updates({planned.name: planned.update for planned in self.variables})
 
@@ -275,6 +300,7 @@ class Plan(NamedTuple):
                 dict(
                     plain(planned),
                     bytes=planned.bytes,
+                    stored_bytes=planned.stored_bytes,
                     exchange=planned.exchange,
                     place=planned.place,
                 )
@@ -303,6 +329,7 @@ def make_plan(
     cluster=None,
     fp16=costs.NOTHING_HALVED,
     reach=rules.ANY_ROWS,
+    row_dtype=None,
 ):
     """Decides the class and the place of every variable of a model.
 
@@ -331,6 +358,8 @@ def make_plan(
         fp16: `costs.Halved`: what travels in half precision.
         reach: the `classify.Reach` of the optimizer's formula. What it updates as a whole stays in
             one piece, and if it mixes variables every rank holds them all.
+        row_dtype: `'float16'` to have servers keep the rows of all float32 tables so, or a dict
+            from names of tables, or `None`. What every rank holds has its own dtype in any case.
 
     Returns:
         A `Plan`.
@@ -339,7 +368,7 @@ def make_plan(
         PlanError: an argument names no variable, or asks for what cannot be.
     """
     overrides, density = dict(overrides or {}), dict(density or {})
-    basis = Basis(tuple(uses), servers, overrides, partitions, reach)
+    basis = Basis(tuple(uses), servers, overrides, partitions, reach, row_dtype)
     architectures.check(architecture)
     check_names('overrides', overrides, uses)
     check_names('density', density, uses)
@@ -351,6 +380,7 @@ def make_plan(
         servers = 0
     check_partitions(partitions, uses, architecture, overrides)
     check_density(density, uses)
+    check_narrow_tables(row_dtype, uses, overrides)
     cluster = cluster or (costs.Cluster(hosts=servers) if servers else None)
     if cluster and not local_aggregation:
         cluster = cluster._replace(local_aggregation=False)
@@ -358,11 +388,13 @@ def make_plan(
         servers = 0
     planned = []
     for use in uses:
-        kind, reason = _class_of(use, overrides, architecture, density, cluster, fp16)
+        narrow = row_dtype_of(use, row_dtype)
+        kind, reason = _class_of(use, overrides, architecture, density, cluster, fp16, narrow)
         alpha = density.get(use.name) if is_table(use) else 1.0
         if kind == rules.SPARSE:
             reason += _why_not_split(use, reach)
-        planned.append(PlannedVariable(use.name, use.shape, use.dtype, kind, reason, (), alpha))
+        own = use.name, use.shape, use.dtype, kind, reason, (), alpha
+        planned.append(PlannedVariable(*own, row_dtype=narrow if kind == rules.SPARSE else None))
     if servers:
         view = cluster.for_decisions()
         planned = placement.with_shards(
@@ -387,8 +419,9 @@ def _why_not_split(use, reach):
     return '; in one piece, for %s' % reach.reason if use.name in reach.whole else ''
 
 
-def _class_of(use, overrides, architecture, density, cluster, fp16):
+def _class_of(use, overrides, architecture, density, cluster, fp16, narrow):
     natural = rules.classify(use, overrides.get(use.name))
     if natural.kind == rules.DENSE or use.name in overrides:
         return natural
-    return architectures.choose(use, natural, architecture, density.get(use.name), cluster, fp16)
+    alpha = density.get(use.name)
+    return architectures.choose(use, natural, architecture, alpha, cluster, fp16, narrow)

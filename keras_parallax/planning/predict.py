@@ -100,10 +100,8 @@ def predict(plan, cluster, fp16=costs.NOTHING_HALVED):
                 for name, traffic in exchanges.items()
             }
         )
-        gradients, pulled = (
-            costs.wire_bytes(variable.bytes, variable.dtype, half)
-            for half in (fp16.gradients, fp16.pulls)
-        )
+        gradients = costs.wire_bytes(variable.bytes, variable.dtype, fp16.gradients)
+        pulled = costs.wire_bytes(variable.stored_bytes, variable.stored_dtype, fp16.pulls)
         rows = max(1, variable.rows)
         if variable.kind != SPARSE:
             dense_size += gradients
@@ -136,9 +134,9 @@ def server_loads(plan, cluster):
     for variable in plan.variables:
         alpha = variable.alpha if variable.kind == SPARSE else 1.0
         for shard in variable.shards:
-            part = variable.bytes * shard.rows / max(1, variable.rows)
-            size[shard.server] += part
-            traffic[shard.server] += (alpha or 0.0) * part
+            rows = max(1, variable.rows)
+            size[shard.server] += variable.stored_bytes * shard.rows / rows
+            traffic[shard.server] += (alpha or 0.0) * variable.bytes * shard.rows / rows
     return [
         ServerLoad(
             server,
@@ -165,7 +163,7 @@ def _exchanges(variable, servers, cluster, fp16, works):
     if variable.alpha is None:
         return {PLAN: None, ALLGATHER: None, ALLREDUCE: reduced}
     ids, width = costs.id_bytes_of(rows), np.prod(variable.shape[1:], dtype=np.int64)
-    pulled, pushed = fp16.row_bytes(width, variable.dtype)
+    pulled, pushed = fp16.row_bytes(width, variable.dtype, variable.stored_dtype)
     gathered = costs.allgather(rows, pushed, variable.alpha, cluster, ids)
     planned = gathered = _on_hosts(gathered, works)
     if variable.shards:

@@ -53,6 +53,7 @@ class Request(NamedTuple):
     partitions: Any = None
     density: Optional[Mapping] = None
     local_aggregation: bool = True
+    row_dtype: Any = None
 
 
 def check_names(argument, given, uses):
@@ -119,6 +120,70 @@ def check_partitions(partitions, uses, architecture, overrides):
                 "regularizer, its constraint or the optimizer's formula reaches over the whole "
                 'table.' % ('the best number of' if is_open else number, use.name)
             )
+
+
+#: In what servers may keep rows, and the dtype of the tables that they then are of.
+NARROW, WIDE = 'float16', 'float32'
+
+
+def check_row_dtype(row_dtype, architecture, timing):
+    """Refuses a dtype of rows that is none, or does not go with an architecture or a `Timing`."""
+    if row_dtype is None:
+        return
+    by_name = row_dtype if isinstance(row_dtype, Mapping) else {None: row_dtype}
+    for name, dtype in by_name.items():
+        if dtype not in (None, NARROW):
+            raise PlanError(
+                '%s must be %r, or None for the dtype of the variable, but %r was given.'
+                % ('row_dtype' if name is None else 'row_dtype of %s' % name, NARROW, dtype)
+            )
+    if architecture == architectures.ALLREDUCE:
+        raise PlanError(
+            "row_dtype is for rows on servers, and architecture='allreduce' has none; leave one of "
+            'the two out.'
+        )
+    if not timing.sync:
+        # A row is read, moved, rounded and written, with nothing to lock it meanwhile.
+        raise PlanError(
+            'row_dtype=%r with sync=False would lose what two workers add to a row at the same '
+            'time; leave one of the two out.' % (row_dtype,)
+        )
+
+
+def check_narrow_tables(row_dtype, uses, overrides):
+    """Refuses a dtype of rows of variables that cannot have it."""
+    if not isinstance(row_dtype, Mapping):
+        return
+    check_names('row_dtype', row_dtype, uses)
+    for use in uses:
+        if row_dtype.get(use.name) is None:
+            continue
+        kind, reason = rules.classify(use, overrides.get(use.name))
+        if kind == rules.DENSE:
+            raise PlanError(
+                'row_dtype names %s, which is dense: it is %s, so there are no rows of it on '
+                'servers. Take it out.' % (use.name, reason)
+            )
+        if use.dtype != WIDE:
+            raise PlanError(
+                'row_dtype names %s, whose dtype is %s, but only rows of %s can be kept as %s. '
+                'Take it out.' % (use.name, use.dtype, WIDE, NARROW)
+            )
+
+
+def row_dtype_of(use, row_dtype):
+    """In what servers are to keep the rows of a `VariableUse`; `None` for its own dtype.
+
+    Example:
+        ```python
+        >>> use = rules.VariableUse('words', (10, 2), 'float32', lookups=1)
+        >>> row_dtype_of(use, 'float16'), row_dtype_of(use, {'goods': 'float16'})
+        ('float16', None)
+        ```
+    """
+    if isinstance(row_dtype, Mapping):
+        return row_dtype.get(use.name)
+    return row_dtype if use.dtype == WIDE and is_table(use) else None
 
 
 def _check_number(argument, number):

@@ -4,6 +4,7 @@ from tabulate import tabulate
 
 from keras_parallax.planning import classify as rules
 from keras_parallax.planning import costs, memory, predict
+from keras_parallax.planning.row_fill import fill_lines
 from keras_parallax.planning.units import (
     bandwidth_in_words,
     counted,
@@ -34,7 +35,7 @@ def format_summary(plan, bandwidth=None, host_memory=None):
     lines = ['Architecture: %s' % architecture_in_words(plan), _variables(plan, prediction)]
     for kind in (rules.DENSE, rules.SPARSE):
         of_kind = [variable for variable in plan.variables if variable.kind == kind]
-        size = size_in_words(sum(variable.bytes for variable in of_kind))
+        size = size_in_words(sum(variable.stored_bytes for variable in of_kind))
         lines.append('%s: %s, %s' % (kind.capitalize(), counted(len(of_kind), 'variable'), size))
     if prediction is not None:
         lines.extend(_totals(plan, prediction, bandwidth or plan.cluster.bandwidth))
@@ -42,6 +43,8 @@ def format_summary(plan, bandwidth=None, host_memory=None):
             lines.extend(_servers(prediction.server_loads))
     lines.extend(_host_memory(plan, host_memory))
     lines.extend(update_lines(plan))
+    lines.extend(_wide_lines(plan))
+    lines.extend(fill_lines(plan))
     return '\n'.join(line.rstrip() for line in '\n'.join(lines).splitlines())
 
 
@@ -68,7 +71,7 @@ def _variables(plan, prediction):
         row = [
             variable.name,
             ' x '.join(map(str, variable.shape)) or 'scalar',
-            size_in_words(variable.bytes),
+            size_in_words(variable.stored_bytes),
             variable.kind,
             variable.place,
             variable.reason,
@@ -186,6 +189,17 @@ def update_lines(plan):
                 % (_rewritten(plan, costly, True), _touched_only(plan, costly))
             )
     return lines
+
+
+def _wide_lines(plan):
+    """Which tables have rows of another dtype than was asked for: lines of text."""
+    wide = [variable for variable in plan.variables if variable.row_dtype and not variable.shards]
+    if not wide:
+        return []
+    return [
+        'row_dtype=%r is for rows on servers: every rank holds %s, as %s'
+        % (wide[0].row_dtype, ', '.join(variable.name for variable in wide), wide[0].dtype)
+    ]
 
 
 def _touched_only(plan, names):

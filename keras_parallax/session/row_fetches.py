@@ -38,9 +38,10 @@ class Detours:
             source: has `shape` and `dtype` and gives `source[first:last]`.
 
         Returns:
-            An array of NaN, with the memory of one number.
+            An array of NaN, or of zeros if it is of integers, with the memory of one number.
         """
-        array = np.broadcast_to(np.array(np.nan, source.dtype), source.shape)
+        number = np.nan if np.issubdtype(source.dtype, np.inexact) else 0
+        array = np.broadcast_to(np.array(number, source.dtype), source.shape)
         self._sources[_memory(array)] = array, source
         self.unused += 1
         return array

@@ -4,7 +4,13 @@ import contextlib
 import re
 
 from keras_parallax.compat.tensorflow_api import tf
-from keras_parallax.errors import DataError, IdOutOfRangeError, ParallaxError, ScopeError
+from keras_parallax.errors import (
+    DataError,
+    IdOutOfRangeError,
+    ParallaxError,
+    ScopeError,
+    TableFullError,
+)
 from keras_parallax.tables.pull import ID_MARK, REFUSAL_MARK
 
 _ASSERTED = re.compile(re.escape(ID_MARK) + r'\] \[(?P<name>[^\]]*)\] \[(?P<ids>[^\]]*)\]')
@@ -15,6 +21,13 @@ BATCH_MARK = 'keras-parallax cannot use a batch'
 
 
 _UNUSABLE = re.compile(re.escape(BATCH_MARK) + r'\] \[([^\]]*)\]')
+
+
+#: What an operation says first where a table has no row for a new id, and then which.
+FULL_MARK = 'keras-parallax: full table'
+
+
+_FULL = re.compile(re.escape(FULL_MARK) + r'\] \[([^\]]*)\]')
 
 
 _REFUSED = re.compile(re.escape(REFUSAL_MARK) + r'\] \[([^\]]*)\] \[([^\]]*)\]')
@@ -70,6 +83,7 @@ def translated(scope, function, *args, **kwargs):
         problem = (
             _id_problem(scope, error)
             or _batch_problem(scope, error)
+            or _full_problem(scope, error)
             or _written_problem(scope, error)
             or _iterator_problem(scope, error)
         )
@@ -108,6 +122,16 @@ def _batch_problem(scope, error):
     if unusable is None:
         return None
     return DataError('Rank %d: %s. Check the batch.' % (scope.job.rank, unusable.group(1)))
+
+
+def _full_problem(scope, error):
+    full = _FULL.search(error.message or '')
+    if full is None:
+        return None
+    return TableFullError(
+        'Rank %d: %s. The step has moved no row. Give the layer a larger capacity.'
+        % (scope.job.rank, full.group(1))
+    )
 
 
 def _written_problem(scope, error):

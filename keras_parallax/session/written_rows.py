@@ -11,6 +11,7 @@ from typing import Any, Dict, List, NamedTuple, Optional
 
 from keras_parallax.compat import graph_queries, tensorflow_api
 from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.tables.id_index import index_of
 from keras_parallax.tables.touched_rows import RowMarks
 
 #: What operations are called that write rows of the numbers in their input `indices`, and no other
@@ -54,9 +55,8 @@ class Watch:
         """What has to be noted when a set of operations runs, a `_Marking`."""
         writes, whole, by_rows = {}, set(), set()
         for key, (variable, marks) in self.watched.items():
-            storage = tensorflow_api.storage(variable)
-            for write in storage.consumers():
-                if write not in operations or not tensorflow_api.writes_to(write, storage):
+            for write in _writes_to(variable):
+                if write not in operations:
                     continue
                 rows = None if marks is None else _written_by(write)
                 if rows is None:
@@ -166,6 +166,19 @@ class WrittenRows:
 
 
 _NOTHING = Noting()
+
+
+def _writes_to(variable):
+    """The operations that may write to a variable, a list."""
+    storages, index = [tensorflow_api.storage(variable)], index_of(variable)
+    if index is not None and variable in index.storages:
+        storages.append(index.storages[variable].tensor)
+    return [
+        user
+        for storage in storages
+        for user in storage.consumers()
+        if tensorflow_api.writes_to(user, storage)
+    ]
 
 
 def _written_by(write):

@@ -7,6 +7,7 @@ import psutil
 from keras_parallax.errors import PlanError
 from keras_parallax.planning import trials
 from keras_parallax.planning.architectures import ALLREDUCE
+from keras_parallax.step.dynamic_tables import require_shards
 from keras_parallax.step.partition_search import MEASURED_STEPS, SKIPPED_STEPS
 from keras_parallax.updates import table_updates
 
@@ -64,19 +65,24 @@ class ArchitectureSearch:
 def _options(step, request):
     """What may be tried: a dict from architectures to requests and plans, and what cannot be."""
     spec, options, unfit = step.spec, {}, []
+    settings = spec.settings.sparse_update, spec.settings.tables
     for name in trials.TRIED:
         asked = request._replace(architecture=name)
         if name == ALLREDUCE:
             asked = asked._replace(partitions=None)
         try:
             plan = spec.plan_for(asked)
+            require_shards(spec, plan)
+            table_updates.require_row_rules(
+                plan, spec.optimizer, settings, spec.variables, spec.records
+            )
         except PlanError as error:
             unfit.append((name, 'which cannot be: %s' % error))
             continue
         variables = {planned.name: one for planned, one in zip(plan.variables, spec.variables)}
         updates = table_updates.updates_of(
             spec.optimizer,
-            (spec.settings.sparse_update, spec.settings.tables),
+            settings,
             variables,
             {planned.name for planned in plan.variables if planned.kind == 'sparse'},
             spec.records,

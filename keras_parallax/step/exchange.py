@@ -42,6 +42,8 @@ def sum_by_row(pairs):
 
     The pairs are row numbers `[n]`, repeats allowed, and values `[n] + row_shape`.
     """
+    if len(pairs) == 1 and graph_queries.has_no_repeats(pairs[0][0]):
+        return RowGradients(*pairs[0])
     wide = max((rows.dtype for rows, _ in pairs), key=lambda dtype: dtype.size)
     unique, inverse = tf.unique(tf.concat([tf.cast(rows, wide) for rows, _ in pairs], 0))
     values = tf.concat([values for _, values in pairs], 0)

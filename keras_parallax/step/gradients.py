@@ -1,13 +1,12 @@
-"""The gradients of a training step, and their exchange between the ranks."""
+"""The exchange of the gradients of a training step between the ranks."""
 
-import functools
 from typing import Any, List, NamedTuple, Sequence
 
 from keras_parallax.compat import loss_scaling
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.errors import PlanError
 from keras_parallax.job import devices
-from keras_parallax.step import asynchronous, pull_order
+from keras_parallax.step import asynchronous, backward, pull_order
 from keras_parallax.step.accumulation import OneBatch
 from keras_parallax.step.exchange import (
     MEAN,
@@ -53,7 +52,7 @@ class Travel(NamedTuple):
 
 
 class StepGradients:
-    """Computes the gradients of one step and exchanges them.
+    """The gradients of one step, and what comes of their exchange.
 
     Args:
         loss: the model's total loss.
@@ -98,13 +97,15 @@ class StepGradients:
         batches=None,
     ):
         self.loss, self._members, self._exchange, self._sync = loss, members, exchange, sync
-        self._loss_scale, self._batches = loss_scale, batches or OneBatch(loss)
+        self._batches = batches or OneBatch(loss)
         self._tables = list(tables)
         self._sharded = any(table.shards for table in self._tables)
         self.parts, self.pushes, self.queues, self.connections = [], [], [], []
         self.touched, self.totals, self._squares, self._factors = {}, [], None, {}
         self.travels: List[Travel] = []
-        gradients, of_outputs, of_rows = self._compute(dense)
+        parts = (exchange.size if sync else 1) * self._batches.steps
+        computed = backward.gradients_of(loss, dense, self._tables, members, loss_scale, parts)
+        gradients, of_outputs, of_rows = computed
         finite = None
         if loss_scale is not None and loss_scale.is_dynamic:
             finite = loss_scaling.not_finite_if_any(gradients + list(of_outputs.values()))
@@ -211,58 +212,6 @@ class StepGradients:
             name = 'factor_of_' + table.name
             self._factors[table] = self._batches.mean(tf.add_n(factors), name) if factors else None
         return self._factors[table]
-
-    def _compute(self, dense):
-        """Gradients of the dense variables, and of what is looked up or pulled of each table.
-
-        Returns:
-            A list, a dict from outputs of lookups to gradients, and a dict from tables to lists of
-            those outputs that are rows of theirs.
-        """
-        outputs = []
-        for table in self._tables:
-            if not table.by_row:
-                outputs.append((table, table.variable.value()))
-            elif table.shards:
-                pulls = sharding.pulls_in(table, self._members)
-                outputs.extend((table, output) for pull in pulls for output in pull.outputs)
-            else:
-                pairs = sharding.lookups_in(table, self._members)
-                outputs.extend((table, output) for _, output in pairs)
-        tensors = dense + [output for _, output in outputs]
-        gradients = []
-        if tensors:
-            # As Keras builds them.
-            compute = tf.gradients
-            if self._loss_scale is not None:
-                parts = self._exchange.size if self._sync else 1
-                parts *= self._batches.steps
-                compute = functools.partial(self._loss_scale.gradients, parts=parts)
-            gradients = compute(self.loss, tensors, colocate_gradients_with_ops=True)
-        of_dense = gradients[: len(dense)]
-        by_output = {
-            output: _of_each_row(gradient, output)
-            for (_, output), gradient in zip(outputs, gradients[len(dense) :])
-            if gradient is not None
-        }
-        missing = [
-            loss_analysis.name_of(variable)
-            for variable, gradient in zip(dense, of_dense)
-            if gradient is None
-        ]
-        reached = {table for table, output in outputs if output in by_output}
-        missing += [table.name for table in self._tables if table not in reached]
-        if missing:
-            # Keras says the same of a model whose loss does not depend on a weight.
-            raise ValueError(
-                'An operation has `None` for gradient: the loss does not depend on %s in a way '
-                'that can be differentiated.' % ', '.join(missing)
-            )
-        of_rows = {}
-        for table, output in outputs:
-            if table.by_row and output in by_output:
-                of_rows.setdefault(table, []).append(output)
-        return of_dense, by_output, of_rows
 
     def _require_rows_alone(self, pairs):
         """Raises `PlanError` if each rank would count rows of a gradient that is clipped."""
@@ -410,17 +359,6 @@ class StepGradients:
             part = self.parts[number]
             self.parts[number] = part._replace(gradients=part.gradients._replace(values=value))
         return gated[: len(reduced)]
-
-
-def _of_each_row(gradient, output):
-    """The gradient of a lookup's output as a tensor, also if that is looked up again.
-
-    It has a row for each of a batch's; TensorFlow would warn that it may be large.
-    """
-    if not isinstance(gradient, tf.IndexedSlices):
-        return gradient
-    with tf.colocate_with(gradient.values):
-        return tf.unsorted_segment_sum(gradient.values, gradient.indices, tf.shape(output)[0])
 
 
 def _has_whole_table(slices):

@@ -171,11 +171,9 @@ def _homes(job, size):
 
 def _route_of(table, plan, cluster, spec):
     """The `Route` of an `Exchanged`."""
-    dtype, halved = table.dtype.as_numpy_dtype, spec.settings.halved
-    pulled, pushed = [
-        sum(costs.row_bytes(width, dtype, half) for width in table.widths)
-        for half in (halved.pulls, halved.gradients)
-    ]
+    dtypes = [dtype.as_numpy_dtype for dtype in (table.dtype, table.stored_dtype)]
+    of_tables = [spec.settings.halved.row_bytes(width, *dtypes) for width in table.widths]
+    pulled, pushed = map(sum, zip(*of_tables))
     shards = table.planned_shards
     ids = [costs.id_bytes_of(shard.rows) for shard in shards] or [costs.id_bytes_of(table.rows)]
     return Route(

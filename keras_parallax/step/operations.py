@@ -13,6 +13,7 @@ from keras_parallax.step import asynchronous, exchange, local_aggregation, queue
 from keras_parallax.step.accumulation import Accumulated, OneBatch
 from keras_parallax.step.barrier import End, end_of_step
 from keras_parallax.step.density import meter_of
+from keras_parallax.step.dynamic_tables import turned_over
 from keras_parallax.step.gradients import StepGradients
 from keras_parallax.tables import initial_values, loss_analysis, sharding
 from keras_parallax.tables.sharded_variable import ShardedVariable
@@ -101,6 +102,7 @@ class StepOperations:
         )
         applied, self.operations = self._update(tables, dense, slices)
         self._synced, self.state, self.storage = applied.synced, applied.state, applied.storage
+        self.operations += turned_over(tables.values(), spec, self.state, self.operations)
         self.connections, self.computed = self.gradients.connections, self.gradients.computed
         self.meter, self.interruptions, self._first_tokens = None, [], None
         if sharded:

@@ -9,16 +9,18 @@ from keras_parallax.errors import PlanError
 from keras_parallax.planning import architectures
 from keras_parallax.planning.classify import SPARSE
 from keras_parallax.planning.search import Search
+from keras_parallax.step.dynamic_tables import index_rows
 from keras_parallax.step.operations import StepOperations
 from keras_parallax.tables import initial_values, loss_analysis, rows, sharding
+from keras_parallax.tables.id_index import index_of
 from keras_parallax.tables.pull import pull_again, redirect_readers
 from keras_parallax.tables.rows import Rows, ShardedRows
 from keras_parallax.tables.sharded_variable import ShardedVariable
 from keras_parallax.tables.sharding import forget_variable, remember_variable
-from keras_parallax.updates.slots import UnusedRows
+from keras_parallax.updates.slots import EqualSlots, UnusedRows
 
-#: Weights of so many bytes in shards are not worth a share for each rank.
-_SMALL_BYTES = 2**20
+#: Weights of more bytes are not copied whole: they move in blocks, all of them side by side.
+_SMALL_BYTES = 2**16
 
 
 def check_moves(spec, operations):
@@ -61,6 +63,7 @@ def reshard(step, request, plan):
     """
     spec, rank, old_weights = step.spec, step.rank, list(step.weights)
     tables, moved, replicated, fills = {}, [], [], {}
+    counts = _counts_of(step, plan)
     with spec.loss.graph.as_default():
         members = loss_analysis.members_of(spec.loss, spec.records)
         for variable, planned in zip(spec.variables, plan.variables):
@@ -70,6 +73,8 @@ def reshard(step, request, plan):
                     replicated.append(ReplicatedTable(table, planned))
                 elif table.plan.shards != planned.shards:
                     moved.append(MovedTable(table, planned, rank))
+                    if index_of(variable) is not None:
+                        moved += _moved_beside(table, rank)
             elif planned.shards or planned.kind == SPARSE:
                 table = sharding.table_of(variable, planned, spec.scope)
                 if planned.shards:
@@ -98,15 +103,34 @@ def reshard(step, request, plan):
             release.append(tensorflow_api.memory_release(variable))
     new = [moved_table.table for moved_table in moved] + list(fills)
     operations.initialize(new, list(fills.values()))
-    for group in rows.in_groups(replicated, lambda of_all: rows.bytes_of(of_all.old)):
-        values = rows.read_together([of_all.old for of_all in group], spec.scope.session)
-        feeds = {of_all.value: value for of_all, value in zip(group, values)}
-        spec.scope.session.run([of_all.fill for of_all in group], feeds)
     pairs = [moved_table.pair for moved_table in moved] + list(zip(old_weights, weights))
-    carry_over(pairs, spec.scope.session, rank, step.size)
+    carry_over(pairs, spec.scope.session, rank, step.size, replicated)
     spec.job.barrier()
+    index_rows(new, spec.scope.session, spec.job, counts)
     spec.scope.session.run(release)
     return tables, operations
+
+
+def _counts_of(step, plan):
+    """What has come of the rows of tables that are going to move: dict from `IdIndex`es."""
+    moving = [
+        index_of(variable)
+        for variable, planned in zip(step.spec.variables, plan.variables)
+        if index_of(variable) is not None and step.tables[variable].plan.shards != planned.shards
+    ]
+    fetches = {index: index.counts() for index in moving}
+    return step.spec.scope.session.run(fetches) if fetches else {}
+
+
+def _moved_beside(table, rank):
+    """The `MovedTable`s of what lies beside the rows of a table that has moved."""
+    beside = {}
+    for name, weight in index_of(table.variable).beside.items():
+        of_name = weight.table
+        beside[name] = MovedTable(of_name, of_name.plan._replace(shards=table.plan.shards), rank)
+    tables = {name: moved.table for name, moved in beside.items()}
+    index_of(table.variable).follow(table, tables, rank)
+    return list(beside.values())
 
 
 #: Where the rows of a variable come from that every rank has held: rank 0 copies its own.
@@ -120,22 +144,28 @@ class ReplicatedTable:
     run it must be opened anew.
 
     Attributes:
-        old: the shards' rows, to be read.
-        value, fill: a placeholder of them, and the operation that writes it to this rank's
-            variable.
+        pair: `Rows` of the shards, and of this rank's variable; `None` of a single number.
+        emptied: the operation that gives the variable, whose memory was freed, rows of zeros.
+        number: of a single number the shard, a placeholder, and what assigns it to the variable.
     """
 
     def __init__(self, table, planned):
         self.table, self._planned, self._shards = table, table.plan.shards, table.shards
         variable = table.variable
-        self.old = _weight(table)
+        old = _weight(table)
         table.follow(planned)
         ShardedVariable.give_back(variable)
         remember_variable(variable)
         table.former.rebuild()
-        self.value = tf.placeholder(table.dtype, planned.shape)
+        self.pair = self.emptied = self.number = None
         with table.former.own():
-            self.fill = tensorflow_api.assign_freed(variable, self.value)
+            if planned.shape:
+                self.pair = old, _rows_of(variable)
+                (self.emptied,) = rows.emptied([variable])
+                self.pair[1].make_writer()
+            else:
+                value = tf.placeholder(table.dtype, [])
+                self.number = old, value, tensorflow_api.assign_freed(variable, value)
             again = [tensorflow_api.looked_up(variable, pulled.split.ids) for pulled in table.pulls]
         for pulled, looked_up in zip(table.pulls, again):
             redirect_readers(pulled.rows, looked_up)
@@ -186,42 +216,46 @@ def _weight(table):
     return table.variable.sharded_rows if table.plan.shape else table.shards[0]
 
 
-def carry_over(pairs, session, rank, size):
-    """Copies weights to those that take their place, `Rows` or variables, in pairs of equal shape.
+def carry_over(pairs, session, rank, size, replicated=()):
+    """Copies weights to those that take their place.
 
-    All ranks call it, and each does a share.
+    All ranks call it, and each does a share of what is in shards.
+
+    Args:
+        pairs: of `Rows` or variables of equal shape, of an old and a new one.
+        session: the session.
+        rank: this process's rank.
+        size: the number of ranks.
+        replicated: `ReplicatedTable`s, whose rows every rank copies.
     """
-    copied, large, own = [], [], []
+    in_shards, small = [], [one.number for one in replicated if one.number]
+    own = [one.pair for one in replicated if one.pair]
+    emptied = [one.emptied for one in replicated if one.pair]
     for old, new in pairs:
         if old is new or isinstance(new, UnusedRows):
             continue
         if isinstance(new, Rows):
-            source = old if isinstance(old, Rows) else ShardedRows(old.name, [old], new.shape)
-            source.make_reader()
-            new.make_writer()
-            is_small = rows.bytes_of(new) <= _SMALL_BYTES and isinstance(new, ShardedRows)
-            (copied if is_small else large).append((source, new))
+            in_shards.append((_rows_of(old), new))
+        elif rows.bytes_of(new) > _SMALL_BYTES and not isinstance(old, EqualSlots):
+            own.append((_rows_of(old), _rows_of(new)))
+            emptied += rows.emptied([new])
         else:
             value = tf.placeholder(new.dtype.base_dtype, new.shape)
-            own.append((old, value, new.assign(value)))
+            small.append((old, value, new.assign(value)))
             if isinstance(old, Rows):
                 old.make_reader()
-    for group in rows.in_groups(own, lambda one: rows.bytes_of(one[0])):
-        olds, placeholders, assignments = zip(*group)
+    # All operations are made before the first run, at which a session learns of them.
+    rows.make_for_moves(in_shards + own)
+    if small:
+        olds, placeholders, assignments = zip(*small)
         values = rows.read_together(list(olds), session)
         session.run(list(assignments), dict(zip(placeholders, values)))
-    for group in rows.in_groups(copied, lambda pair: rows.bytes_of(pair[1]))[rank::size]:
-        sources, news = zip(*group)
-        rows.write_together(news, rows.read_together(list(sources), session), session)
-    for source, new in large:
-        new.fill(_Source(source, session), session, share=(rank, size))
+    rows.move(in_shards, session, share=(rank, size))
+    if own:
+        session.run(emptied)
+        rows.move(own, session)
 
 
-class _Source:
-    """Old `Rows`, as `Rows.fill` takes them."""
-
-    def __init__(self, old, session):
-        self.shape, self._old, self._session = tuple(old.shape.as_list()), old, session
-
-    def __getitem__(self, block):
-        return self._old.read(self._session, block.start, block.stop)
+def _rows_of(weight):
+    """`Rows`, or a variable as one shard of all of its rows."""
+    return weight if isinstance(weight, Rows) else ShardedRows(weight.name, [weight], weight.shape)

@@ -46,7 +46,10 @@ def _touched_bytes(planned):
 
 def small_groups(tables):
     """Which of several `Exchanged` are small and have rows that are alike: lists of two or more."""
-    return _alike(filter(is_small, tables), lambda table: (table.dtype, tuple(table.row_shape)))
+    return _alike(
+        filter(is_small, tables),
+        lambda table: (table.dtype, table.stored_dtype, tuple(table.row_shape)),
+    )
 
 
 def same_ids_groups(pulls):
@@ -61,7 +64,13 @@ def same_ids_groups(pulls):
         if len(of_table) == 1 and not tensorflow_api.is_in_control_flow(of_table[0].split.ids)
     ]
     return _alike(
-        once, lambda table: (tuple(pulls[table][0].ids), table.planned_shards, table.dtype)
+        once,
+        lambda table: (
+            tuple(pulls[table][0].ids),
+            table.planned_shards,
+            table.dtype,
+            table.stored_dtype,
+        ),
     )
 
 
@@ -121,7 +130,8 @@ class _TableGroup(Exchanged):
     def __init__(self, members, kind):
         self.members, first = list(members), members[0]
         self.tables = [table for member in members for table in member.tables]
-        self.name, self.dtype, self.servers = first.name + kind, first.dtype, first.servers
+        self.name, self.servers = first.name + kind, first.servers
+        self.dtype, self.stored_dtype = first.dtype, first.stored_dtype
 
     def pull(self, pulls):
         """A `Pull` for the lookups of all members, without rows, from the `Pull` of each."""

@@ -9,9 +9,11 @@ from keras_parallax.errors import ParallaxError
 from keras_parallax.session.graph_lock import lock_of
 from keras_parallax.step import resharding
 from keras_parallax.step.agreement import check_agreement, model_report
+from keras_parallax.step.dynamic_tables import index_frozen, index_rows, require_shards
 from keras_parallax.step.meter import StepMeter
 from keras_parallax.step.operations import StepOperations
 from keras_parallax.tables import initial_values, sharding
+from keras_parallax.updates.table_updates import require_row_rules
 
 
 class TrainStep:
@@ -229,6 +231,7 @@ class TrainStep:
         `own`.
         """
         self._run_collective(lambda: self.operations.broadcast(root_rank, own))
+        index_frozen(self.spec, self.backend.get_session())
 
     def average(self, variables):
         """Gives variables, the same on every rank, their mean over the ranks. A collective call."""
@@ -317,6 +320,9 @@ def _build(spec):
     held = {variable for step in others if step.has_moved for variable in step.spec.variables}
     plan = sharding.as_they_lie(spec.plan_for(request), spec.variables, held)
     spec.settings.tables.require_tables(plan, request)
+    require_shards(spec, plan)
+    row_settings = spec.settings.sparse_update, spec.settings.tables
+    require_row_rules(plan, spec.optimizer, row_settings, spec.variables, spec.records)
     sharded = any(planned.shards for planned in plan.variables)
     present, several = {}, scope is not None and spec.job.size > 1
     if scope:
@@ -340,6 +346,7 @@ def _build(spec):
     if sharded:
         spec.job.process_end.interrupt_on_failure(step)
         operations.initialize(list(fills), list(fills.values()))
+        index_rows(fills, scope.session, spec.job)
     elif operations.sums:
         spec.package.backend.get_session().run([sum_.initializer for sum_ in operations.sums])
     if several or sharded:

@@ -29,7 +29,8 @@ class Exchanged(abc.ABC):
         rows, row_shape: how many rows there are, and the shape of one, a list.
         widths: how many numbers of a row belong to each table, as `half_precision.compress` takes
             it.
-        dtype: that of the rows.
+        dtype: that of the rows, as the model has them.
+        stored_dtype: that in which shards hold them, and in which they are pulled.
         planned_shards: the `placement.Shard`s, a tuple; empty if every rank holds all rows.
         shards: for each a variable that lies where it does.
         servers: the `Servers` that hold them.

@@ -127,9 +127,10 @@ def _copy(table, first, at_once):
 
 
 def _rows_of(table, number, first, block):
-    """The rows of a shard among those of a block."""
+    """The rows of a shard among those of a block, as it holds them."""
     count = len(table.shards)
-    return block if count == 1 else block[(number - first) % count :: count]
+    rows = block if count == 1 else block[(number - first) % count :: count]
+    return tf.cast(rows, table.stored_dtype)
 
 
 def _write(table, number, first, rows):

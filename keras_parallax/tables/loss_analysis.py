@@ -4,6 +4,7 @@ from keras_parallax.compat import control_flow, graph_queries, keras_api
 from keras_parallax.planning import classify as rules
 from keras_parallax.planning.architectures import ALLREDUCE, PS
 from keras_parallax.planning.plan import make_plan
+from keras_parallax.tables.id_index import index_of
 from keras_parallax.tables.loop_lookups import move_out
 from keras_parallax.tables.sharded_variable import ShardedVariable
 
@@ -75,6 +76,13 @@ def plan_model(loss, variables, scope, request, fp16, reach_of, accumulate_steps
     ]
     if servers and reach_of and request.architecture != ALLREDUCE:
         reach = reach_of(described(uses), frozenset(use.name for use in on_servers))
+    # Where rows are given to ids, that is done where the shards lie, whatever it costs.
+    overrides = {
+        use.name: rules.SPARSE
+        for variable, use in zip(variables, uses)
+        if index_of(variable) is not None and rules.classify(use).kind == rules.SPARSE
+    }
+    request = request._replace(overrides=dict(overrides, **(request.overrides or {})))
     return make_plan(uses, servers, cluster=cluster, fp16=fp16, reach=reach, **request._asdict())
 
 

@@ -90,7 +90,10 @@ def pull(table, ids_of_lookups, compression=hvd.Compression.none, link=False):
     """
     wide = tf.int64 if any(ids.dtype == tf.int64 for ids in ids_of_lookups) else tf.int32
     flat = [tf.reshape(tf.cast(ids, wide), [-1]) for ids in ids_of_lookups]
-    unique, inverse = tf.unique(flat[0] if len(flat) == 1 else tf.concat(flat, 0))
+    if len(flat) == 1 and graph_queries.has_no_repeats(flat[0]):
+        unique, inverse = flat[0], tf.range(tf.size(flat[0]))
+    else:
+        unique, inverse = tf.unique(flat[0] if len(flat) == 1 else tf.concat(flat, 0))
     outside = tf.logical_or(unique < 0, unique >= table.rows)
     check = tf.Assert(
         tf.logical_not(tf.reduce_any(outside)),
@@ -141,7 +144,7 @@ def gather_rows(table, split, compression=hvd.Compression.none):
         rows = tf.identity(parts[0])
     else:
         rows = tf.dynamic_stitch(split.positions, parts)
-    rows = restore(rows)
+    rows = tf.cast(restore(rows), table.dtype)
     rows.set_shape([None] + table.row_shape)
     return rows
 

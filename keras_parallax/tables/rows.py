@@ -168,7 +168,8 @@ class Rows:
 class ShardedRows(Rows):
     """The rows of a table, or of a slot of one, that lie in shards: row `r` in shard `r % n`.
 
-    One variable that holds all rows will do for shards.
+    One variable that holds all rows will do for shards. These may hold them in fewer bits than
+    `dtype`, if that is given: what is written is then rounded to the nearest.
 
     Attributes:
         shards: the variables of the shards, in order.
@@ -176,11 +177,11 @@ class ShardedRows(Rows):
         assignment: the `BlockAssign` by which Keras gives it a value.
     """
 
-    def __init__(self, name, shards, shape, table=None):
-        super().__init__(name, shape, shards[0].dtype.base_dtype)
+    def __init__(self, name, shards, shape, table=None, dtype=None):
+        super().__init__(name, shape, dtype or shards[0].dtype.base_dtype)
         self.shards, self.table = list(shards), table
         self._alone = {}
-        self._reader = self._writer = None
+        self._reader = self._writer = self._followed = None
         self.assignment = BlockAssign(self)
         keras_api.assign_by(self, self.assignment)
 
@@ -195,6 +196,11 @@ class ShardedRows(Rows):
             self._writer = self._make(
                 lambda shard, begin, end, rows: tf.scatter_update(shard, tf.range(begin, end), rows)
             )
+            # Of ids of rows there is an index, which must know those that are written.
+            index = getattr(self.shards[0], '_parallax_index', None)
+            if index is not None and index.follows(self.shards[0]):
+                with self.shards[0].graph.as_default(), tf.name_scope(None):
+                    self._followed = index.rebuilt(after=self._writer[2])
 
     def read(self, session, first, last):
         """As `Rows.read`."""
@@ -213,7 +219,7 @@ class ShardedRows(Rows):
     def _joined(self, values, first, last):
         """The rows of what `_reads` has given."""
         if len(values) == 1:
-            return values[0]
+            return np.asarray(values[0], self.dtype.as_numpy_dtype)
         rows = np.empty((last - first,) + self._row_shape, self.dtype.as_numpy_dtype)
         for number, part in enumerate(values):
             rows[self._places(number, first)] = part
@@ -225,14 +231,16 @@ class ShardedRows(Rows):
         bounds, rows, writes = self._writer
         feeds = self._bounds(bounds, first, first + len(values))
         for number, placeholder in enumerate(rows):
-            feeds[placeholder] = values[self._places(number, first)]
-        return [write.op for write in writes], feeds
+            part = values[self._places(number, first)]
+            feeds[placeholder] = np.asarray(part, placeholder.dtype.as_numpy_dtype)
+        operations = [write.op for write in writes]
+        return operations if self._followed is None else operations + [self._followed], feeds
 
     def of_shard(self, number):
         """The `Rows` of one shard, as they follow each other there."""
         if number not in self._alone:
             shard = self.shards[number]
-            self._alone[number] = ShardedRows(shard.name, [shard], shard.shape)
+            self._alone[number] = ShardedRows(shard.name, [shard], shard.shape, dtype=self.dtype)
         return self._alone[number]
 
     def _places(self, shard, first):
@@ -253,7 +261,7 @@ class ShardedRows(Rows):
             with tf.name_scope('parallax/blocks/'):
                 for shard in self.shards:
                     pair = tf.placeholder(tf.int32, []), tf.placeholder(tf.int32, [])
-                    values = tf.placeholder(self.dtype, (None,) + self._row_shape)
+                    values = tf.placeholder(shard.dtype.base_dtype, (None,) + self._row_shape)
                     with tf.device(shard.device):
                         built.append(build(shard, pair[0], pair[1], values))
                     bounds.append(pair)
@@ -264,58 +272,80 @@ class ShardedRows(Rows):
         return '<ShardedRows %s shape=%s shards=%d>' % (self.name, self.shape, len(self.shards))
 
 
-def in_groups(items, size_of, limit=BLOCK_BYTES // _COPIES):
-    """Splits items, in order, into lists that have no more than so many bytes, or one item.
-
-    Each run of what a session has not run before has it look through the whole graph: so small
-    weights are moved together.
-
-    Example:
-        ```python
-        >>> in_groups([3, 4, 9, 1, 1], int, 8)
-        [[3, 4], [9], [1, 1]]
-        ```
-    """
-    groups, size = [], 0
-    for item in items:
-        if not groups or size + size_of(item) > limit:
-            groups.append([])
-            size = 0
-        groups[-1].append(item)
-        size += size_of(item)
-    return groups
-
-
 def bytes_of(weight):
     """Size of a variable or of `Rows` in bytes."""
     return weight.shape.num_elements() * weight.dtype.base_dtype.size
 
 
 def read_together(weights, session):
-    """The values of `ShardedRows`, and of whatever else a session fetches, by one run: a list."""
-    if len(weights) == 1 and isinstance(weights[0], Rows):
-        return [weights[0].read_all(session)]
-    fetches, feeds = [], {}
-    for weight in weights:
+    """The values of `Rows`, and of whatever else a session fetches, by one run: a list."""
+    bounds = [(0, weight.rows) if isinstance(weight, Rows) else None for weight in weights]
+    return _read(weights, bounds, session)
+
+
+def _read(weights, bounds, session):
+    """Of `Rows` those between two bounds, of whatever else a session fetches the value: a list."""
+    fetches, feeds = {}, {}
+    for number, (weight, of_weight) in enumerate(zip(weights, bounds)):
         if isinstance(weight, ShardedRows):
-            parts, fed = weight._reads(0, weight.rows)
+            fetches[number], fed = weight._reads(*of_weight)
             feeds.update(fed)
-        fetches.append(parts if isinstance(weight, ShardedRows) else weight)
-    values = session.run(fetches, feeds)
-    return [
-        weight._joined(value, 0, weight.rows) if isinstance(weight, ShardedRows) else value
-        for weight, value in zip(weights, values)
-    ]
+        elif not isinstance(weight, Rows):
+            fetches[number] = weight
+    values = session.run(fetches, feeds) if fetches else {}
+    found = []
+    for number, (weight, of_weight) in enumerate(zip(weights, bounds)):
+        if isinstance(weight, ShardedRows):
+            found.append(weight._joined(values[number], *of_weight))
+        elif isinstance(weight, Rows):
+            found.append(weight.read(session, *of_weight))
+        else:
+            found.append(values[number])
+    return found
 
 
-def write_together(rows, values, session):
-    """Sets `ShardedRows` to arrays by one run."""
-    writes, feeds = [], {}
-    for one, value in zip(rows, values):
-        operations, fed = one._writes(0, value)
-        writes.append(operations)
-        feeds.update(fed)
-    session.run(writes, feeds)
+def move(pairs, session, share=(0, 1)):
+    """Copies `Rows` to others of the same shapes, some of each at a time.
+
+    Each run of what a session has not run before has it look through the whole graph, which takes
+    longer than the rows do. So there are two such runs, however many are moved.
+
+    Args:
+        pairs: a list of pairs of `Rows`, `make_for_moves` has been called with; what is written to
+            are `ShardedRows`.
+        session: the session.
+        share: as `Rows.fill` has it.
+    """
+    jemalloc.free_pages().give_back()
+    count = -(-_COPIES * sum(bytes_of(new) for _, new in pairs) // BLOCK_BYTES)
+    for number in range(count)[share[0] :: share[1]]:
+        bounds = [
+            (new.rows * number // count, new.rows * (number + 1) // count) for _, new in pairs
+        ]
+        writes, feeds = [], {}
+        values = _read([old for old, _ in pairs], bounds, session)
+        for (_, new), (first, _), of_new in zip(pairs, bounds, values):
+            operations, fed = new._writes(first, of_new)
+            writes.append(operations)
+            feeds.update(fed)
+        session.run(writes, feeds)
+
+
+def make_for_moves(pairs):
+    """Makes the operations that `move` runs."""
+    for old, new in pairs:
+        old.make_reader()
+        new.make_writer()
+
+
+def emptied(variables):
+    """Operations that assign variables zeros where they lie: what is to be written by rows."""
+    operations = []
+    for variable in variables:
+        with tf.device(variable.device):
+            nothing = tensorflow_api.zeros(variable.shape.as_list(), variable.dtype.base_dtype)
+            operations.append(tensorflow_api.assign_freed(variable, nothing))
+    return operations
 
 
 class BlockAssign:

@@ -193,6 +193,7 @@ def _bind(variable, storage, table, pull, former):
     # What Keras has cached writes to the old storage.
     keras_api.forget_assignment(variable)
     if table.plan.shape:
-        rows = ShardedRows(storage.op.name + ':0', table.shards, table.plan.shape, table)
+        name = storage.op.name + ':0'
+        rows = ShardedRows(name, table.shards, table.plan.shape, table, table.dtype)
         keras_api.assign_by(variable, rows.assignment)
     variable._parallax = _Binding(storage, table, pull, rows, former)

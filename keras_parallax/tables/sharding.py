@@ -5,6 +5,7 @@ from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.planning import classify
 from keras_parallax.tables import initial_values, loss_analysis
 from keras_parallax.tables.former_storage import FormerStorage
+from keras_parallax.tables.id_index import index_of
 from keras_parallax.tables.pull import (
     pull_again,
     pull_new_lookup,
@@ -89,7 +90,8 @@ def redirect_penalties(table, members):
     parts = []
     for shard in table.shards:
         with tf.device(shard.device):
-            parts.append(table.regularizer(shard))
+            rows = tf.cast(shard, table.dtype) if table.is_narrow else shard
+            parts.append(table.regularizer(rows))
     total = tf.add_n(parts)
     # A model that is compiled again has its loss from the layers' own.
     for term in table.penalties + table.penalty_terms:
@@ -122,6 +124,9 @@ def set_aside(variables, plan, session):
         for variable, planned in zip(variables, plan.variables)
         if planned.shards and not isinstance(variable, ShardedVariable)
     ]
+    # What says the ids of a table's rows lies beside them.
+    indexes = [index_of(variable) for variable in new if index_of(variable) is not None]
+    new += [weight for index in indexes for weight in index.beside.values()]
     present = session.run([tf.is_variable_initialized(variable) for variable in new])
     for variable, there in zip(new, present):
         if not there:
@@ -169,7 +174,26 @@ def make_tables(loss, variables, plan, sources, scope, rank):
         if planned.shards:
             forget_variable(variable)
             fills[table] = shard_table(table, sources[variable], members, rank)
+            if index_of(variable) is not None:
+                beside = _tables_beside(table, scope)
+                for one in beside.values():
+                    fills[one] = shard_table(one, sources[one.variable], members, rank)
+                index_of(variable).follow(table, beside, rank)
     return tables, fills
+
+
+def _tables_beside(table, scope):
+    """The `Table`s of what lies beside a table of ids, with as many shards: a dict by name."""
+    tables = {}
+    for name, weight in index_of(table.variable).beside.items():
+        planned = table.plan._replace(
+            name=loss_analysis.name_of(weight),
+            shape=tuple(weight.shape.as_list()),
+            dtype=weight.dtype.base_dtype.name,
+        )
+        forget_variable(weight)
+        tables[name] = table_of(weight, planned, scope)
+    return tables
 
 
 def table_of(variable, planned, scope):

@@ -20,8 +20,8 @@ class Table(Exchanged):
 
     Attributes:
         variable: the Keras model's own variable.
-        name, rows, row_shape, widths, dtype, tables, planned_shards, servers: as `Exchanged` has
-            them; the name is the variable's without `:0`, and a scalar has one row.
+        name, rows, row_shape, widths, dtype, stored_dtype, tables, planned_shards, servers: as
+            `Exchanged` has them; the name is the variable's without `:0`, and a scalar has one row.
         by_row: whether it is sparse; if not, all of it is pulled, and its whole gradient pushed.
         regularizer: a callable, or `None`.
         constraint: a callable, or `None`.
@@ -89,6 +89,16 @@ class Table(Exchanged):
         """The `placement.Shard`s of the plan."""
         return self.plan.shards
 
+    @property
+    def stored_dtype(self):
+        """As `Exchanged` has it."""
+        return tf.as_dtype(self.plan.stored_dtype)
+
+    @property
+    def is_narrow(self):
+        """Whether shards hold rows in fewer bits than the model has them."""
+        return self.stored_dtype != self.dtype
+
     def shape_of(self, shard):
         """The shape of the variable that holds a `plan.Shard`, a list."""
         return [shard.rows] + self.row_shape if self.plan.shape else []
@@ -114,8 +124,8 @@ class Table(Exchanged):
         """
         for number, shard in enumerate(self.plan.shards):
             name = '%s/shard_%d' % (self.name, number)
-            storage = make_storage(name, self.device_of(shard), self.shape_of(shard), self.dtype)
-            self.shards.append(storage)
+            shape = self.shape_of(shard)
+            self.shards.append(make_storage(name, self.device_of(shard), shape, self.stored_dtype))
         if self.handle is None:
             with tf.name_scope(None):
                 name = STORAGE + self.name + '/handle'
@@ -175,7 +185,7 @@ def whole_of(table, fresh=False):
     """
     parts = [shard.read_value() if fresh else shard.value() for shard in table.shards]
     if len(parts) == 1:
-        return tf.identity(parts[0])
+        return tf.cast(tf.identity(parts[0]), table.dtype)
     whole = tf.dynamic_stitch(_rows_of_shards(table), parts)
     whole.set_shape([table.rows] + table.row_shape)
-    return whole
+    return tf.cast(whole, table.dtype)

@@ -77,4 +77,5 @@ class TouchedRows(Rows):
         """As `Rows.read`."""
         self.make_reader()
         ids, rows = self._of_shard.gathering
-        return session.run(rows, {ids: self._ids[first:last]})
+        values = session.run(rows, {ids: self._ids[first:last]})
+        return np.asarray(values, self.dtype.as_numpy_dtype)

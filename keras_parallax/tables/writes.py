@@ -2,7 +2,8 @@
 
 The word2vec habit (`K.update(table, l2_normalize(table))`), `tf.assign_add`, the assignments of a
 `tf.train.Saver`: plain Keras runs them on the one variable that there is. Here every rank runs the
-same script, so each of them runs the same operation on the same shards.
+same script, so each of them runs the same operation on the same shards. Rows that these hold in
+16 bits are computed with in 16 bits, and rounded to the nearest.
 """
 
 from typing import Any, List, NamedTuple
@@ -123,7 +124,10 @@ def _to_shards(table, write, after, numbers):
     with tf.control_dependencies(after):
         if write.kind in _ASSIGNMENTS:
             # Copies, so that no shard is read where another has been written.
-            of_shards = [tf.identity(rows) for rows in split_rows(write.operands[0], table)]
+            of_shards = [
+                tf.identity(tf.cast(rows, table.stored_dtype))
+                for rows in split_rows(write.operands[0], table)
+            ]
             with tf.control_dependencies(of_shards):
                 for number in numbers:
                     with tf.device(table.shards[number].device):
@@ -137,7 +141,7 @@ def _to_shards(table, write, after, numbers):
 def _scatter(table, number, kind, rows, values):
     """Writes those of some rows that lie in a shard."""
     count, scalar = len(table.shards), values.shape.ndims == 0
-    rows = tf.reshape(rows, [-1])
+    rows, values = tf.reshape(rows, [-1]), tf.cast(values, table.stored_dtype)
     if not scalar:
         values = tf.reshape(values, [-1] + table.row_shape)
     if count > 1:

@@ -19,6 +19,7 @@ from keras_parallax.compat import (
 )
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.planning.classify import ANY_ROWS, Reach
+from keras_parallax.tables.id_index import index_of
 from keras_parallax.updates import clipping, formula_graph, formulas, fused_kernels, row_rules
 
 _KERAS_MODULES = keras_optimizers.MODULES
@@ -235,9 +236,16 @@ class KerasAdapter(OptimizerAdapter):
         return False
 
     def updates(self, loss, pairs, get_updates, lazy=False, alone=True):
-        """Those of a kernel, where TensorFlow has one and no variable has a constraint."""
-        constrained = any(getattr(variable, 'constraint', None) for variable, _ in pairs)
-        if self._kernel is None or constrained or not self._kernel.fits(self._optimizer):
+        """Those of a kernel, where TensorFlow has one and no variable has a constraint.
+
+        Where a `DynamicEmbedding` is no shard, `tf.keras` makes slots of another kind than the
+        table, and a kernel takes those of one kind.
+        """
+        unfit = any(
+            getattr(variable, 'constraint', None) or index_of(variable) is not None
+            for variable, _ in pairs
+        )
+        if self._kernel is None or unfit or not self._kernel.fits(self._optimizer):
             return super().updates(loss, pairs, get_updates)
         return fused_kernels.updates(self._kernel, self._optimizer, pairs, self.rule.keeps)
 

@@ -7,6 +7,8 @@ from keras_parallax.errors import PlanError
 from keras_parallax.planning.classify import WHOLE_TABLE
 from keras_parallax.planning.plan import Update
 from keras_parallax.tables import loss_analysis
+from keras_parallax.tables.id_index import index_of
+from keras_parallax.updates import stochastic_rounding
 from keras_parallax.updates.optimizer_adapter import adapter_of, is_of_ours
 from keras_parallax.updates.row_rules import RowRule
 
@@ -145,7 +147,19 @@ def update_of(optimizer, sparse_update, name, variable, record, chosen):
     Raises:
         PlanError: as `choose_way`.
     """
-    way = way_of_table(
+    way = _way_of_variable(optimizer, (sparse_update, chosen), name, variable, record)
+    adapter = adapter_of(way.optimizer or optimizer)
+    return Update(
+        way.words,
+        whole=way.whole,
+        slots=adapter.slots_of(variable.shape.as_list())[1],
+    )
+
+
+def _way_of_variable(optimizer, settings, name, variable, record):
+    """As `way_of_table`, of the variable of a table."""
+    sparse_update, chosen = settings
+    return way_of_table(
         optimizer,
         chosen,
         sparse_update,
@@ -155,12 +169,39 @@ def update_of(optimizer, sparse_update, name, variable, record, chosen):
             getattr(variable, 'constraint', None), len(variable.shape)
         ),
     )
-    adapter = adapter_of(way.optimizer or optimizer)
-    return Update(
-        way.words,
-        whole=way.whole,
-        slots=adapter.slots_of(variable.shape.as_list())[1],
-    )
+
+
+def require_row_rules(plan, optimizer, settings, variables, records):
+    """Refuses a plan by which servers keep rows in fewer bits that are not moved one by one.
+
+    Args:
+        plan: the `Plan`.
+        optimizer: as in `updates_of`.
+        settings: as in `updates_of`.
+        variables: the variables of the plan, in order.
+        records: as in `updates_of`.
+
+    Raises:
+        PlanError: there is such a table.
+    """
+    for planned, variable in zip(plan.variables, variables):
+        if planned.stored_dtype == planned.dtype:
+            continue
+        if index_of(variable) is not None:
+            raise PlanError(
+                '%s is the table of a DynamicEmbedding, which does not go with row_dtype=%r yet; '
+                'give row_dtype as a dict that names other tables.'
+                % (planned.name, planned.row_dtype)
+            )
+        record = records.get(variable)
+        way = _way_of_variable(optimizer, settings, planned.name, variable, record)
+        if way.rule is None:
+            raise PlanError(
+                'row_dtype=%r needs an optimizer that moves single rows of %s, but its update is '
+                'this: %s. With TensorFlow 1.11 use SGD or Adagrad of Keras, one of kp.optimizers, '
+                "or another of Keras with sparse_update='lazy'; or leave the table out of "
+                'row_dtype.' % (planned.row_dtype, planned.name, way.words)
+            )
 
 
 def updates_of(optimizer, settings, variables, tables, records):
@@ -246,7 +287,7 @@ def with_penalty(part_gradient, factor, way, takes_rows, clipvalue=None):
 def _penalty_gradient(part, factor):
     """Gradient of the regularizer with respect to a part, of the part's shape, or `None`."""
     with tf.device(part.variable.device):
-        rows = part.variable.value()
+        rows = tf.cast(part.variable.value(), part.table.dtype)
         (gradient,) = tf.gradients(part.table.regularizer(rows), rows)
         return None if gradient is None else factor * gradient
 
@@ -264,6 +305,7 @@ def apply_by_row(optimizer, rule, update, slots):
         A list of operations.
     """
     part, gradient, _ = update
+    table = part.table
     # After the gradient, and so after the model's own lookup: an id outside the table must fail
     # there, where it can be told which layer looked it up.
     with tf.control_dependencies([gradient.values]):
@@ -272,13 +314,19 @@ def apply_by_row(optimizer, rule, update, slots):
         old = [tf.gather(slot, rows) for slot in slots]
         decrease, new = rule.step(optimizer, gradient.values, old)
         operations = [_write_rows(slot, rows, value) for slot, value in zip(slots, new)]
-        constraint = part.table.constraint
-        if constraint is None:
+        if table.constraint is None and not table.is_narrow:
             # Locked, so that nothing is lost when workers apply their pushes as they come.
             operations.append(tf.scatter_sub(part.variable, rows, decrease, use_locking=True))
-        else:
-            moved = constraint(tf.gather(part.variable, rows) - decrease)
-            operations.append(_write_rows(part.variable, rows, moved))
+            return operations
+        moved = tf.cast(tf.gather(part.variable, rows), table.dtype) - decrease
+        if table.constraint is not None:
+            moved = table.constraint(moved)
+        if table.is_narrow:
+            of_table = tf.cast(rows, tf.int64) * len(table.shards) + part.shard
+            step = tf.cast(optimizer.iterations, tf.int64)
+            noise = stochastic_rounding.noise_of(of_table, table.row_shape, step, table.name)
+            moved = stochastic_rounding.rounded(moved, noise)
+        operations.append(_write_rows(part.variable, rows, moved))
     return operations
 
 
