@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help env install demo demo-mnist demo-nmt demo-skip-thoughts demo-resnet50 test test-all test-unit test-parallel test-outside lint format layers docs image bench bench-one bench-smoke bench-soak clean distclean
+.PHONY: help env install demo demo-mnist demo-nmt demo-skip-thoughts demo-resnet50 demo-criteo demo-two-tower test test-all test-core test-unit test-parallel test-outside lint format layers docs image bench bench-one bench-smoke bench-soak clean distclean
 
 # The environment of the stack that STACK names, or else of the first one whose Python is there. Asked
 # for where it is first needed.
@@ -59,6 +59,12 @@ demo-skip-thoughts: install ## The same with an encoder of sentences and two dec
 demo-resnet50: install ## The same with ResNet-50 or Inception-v3 (DEMO_ARGS='--model inception_v3')
 	$(call train_on_two,examples/resnet50.py)
 
+demo-criteo: install ## The same with clicks on ads, by DeepFM or DLRM (DEMO_ARGS='--model dlrm')
+	$(call train_on_two,examples/criteo.py)
+
+demo-two-tower: install ## The same with films that people like next, by two towers (DEMO_ARGS=...)
+	$(call train_on_two,examples/two_tower.py)
+
 # Side by side, because ranks wait for each other; tests/conftest.py says which share a process.
 SIDE_BY_SIDE = $(PYTEST) --numprocesses 3 --dist loadgroup
 SUITE := tests/cluster tests/parallel tests/unit benchmarks/tests
@@ -73,6 +79,14 @@ test: ## Run a test of everything, in ten minutes; root (PYTEST_ARGS=...)
 # The longest first, so that no process waits for another at the end.
 test-all: test ## Run all other tests too, and code of others on us (tests/README.md)
 	$(SIDE_BY_SIDE) -m exhaustive $(PYTEST_ARGS) tests/outside $(SUITE)
+	$(REPORT)
+
+# Two ranks against plain Keras, and what reads the insides of Keras and TensorFlow.
+CORE := tests/parallel/test_equality.py::test_workers_equal_plain_keras_on_the_joined_batch \
+	$(addprefix tests/unit/,callbacks checkpoint compat layers step tables updates)
+
+test-core: install ## Run what tells most of another stack (STACK=tf2.21)
+	$(SIDE_BY_SIDE) -m 'not exhaustive' $(PYTEST_ARGS) $(CORE)
 	$(REPORT)
 
 test-unit: install ## Run the tests that need one process
