@@ -745,6 +745,26 @@ def _strategies():
     return strategies
 
 
+def scaled(keras):
+    """A model with a weight that is a single number."""
+
+    class Scale(keras.layers.Layer):
+        def build(self, input_shape):
+            self.scale = self.add_weight(
+                name='scale', shape=(), initializer='ones', dtype='float32'
+            )
+            self.built = True
+
+        def call(self, inputs):
+            return inputs * self.scale
+
+        def compute_output_shape(self, input_shape):
+            return input_shape
+
+    model = embed_and_sum()(keras)
+    return keras.models.Model(model.inputs, Scale()(model.outputs[0]))
+
+
 def two_stages(keras):
     """A dense layer on the rows of one table, multiplied by rows of another."""
     layers = keras.layers
@@ -897,6 +917,9 @@ def _engine_cases():
     for name in ('regularized_adam', 'columns', 'tf_adam'):
         moves = ('ps', 'allreduce', 'ps', 'hybrid')
         found['moved_' + name] = CASES[name]._replace(moves=moves)
+    found['moved_scaled'] = CASES['adam']._replace(
+        model=scaled, moves=('ps', 'allreduce', 'ps', 'hybrid')
+    )
     found['search_chosen'] = found['waiting']._replace(
         strategy={
             'partitions': {'words/embeddings': 'search', 'classes/embeddings': 3},

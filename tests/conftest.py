@@ -47,7 +47,15 @@ def pytest_report_header():
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
+    of_files = {}
+    for item in items:
+        of_files.setdefault(file_of(item), []).append(item.name)
+    left_out = {file: exhaustive.left_out(file, names) for file, names in of_files.items()}
+    config.hook.pytest_deselected(
+        items=[item for item in items if item.name in left_out[file_of(item)]]
+    )
+    items[:] = [item for item in items if item.name not in left_out[file_of(item)]]
     for item in items:
         item.add_marker(pytest.mark.xdist_group(group_of(item)))
         reason = stacks.reason_against('%s::%s' % (file_of(item), item.name))

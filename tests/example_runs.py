@@ -71,3 +71,36 @@ def train(model, optimizer, loss, arrays, epochs, batch_size):
 def perplexity(exact_model, inputs, words):
     """The perplexity of a model whose output is the exact loss of each word."""
     return np.exp(exact_model.predict(inputs).sum(dtype='float64') / words)
+
+
+def write_movielens(films, folder, ending='.csv'):
+    """Writes `films.Films` in one of MovieLens's layouts, with two dislikes that do not count.
+
+    Args:
+        films: what to write; the number of a film is its place, times 10.
+        folder: a `pathlib.Path`.
+        ending: `'.csv'` or `'.dat'`.
+    """
+    of_csv = ending == '.csv'
+    kinds = [
+        '|'.join(films.genre_names[number] for number in row if number) for row in films.genres
+    ]
+    movies = [
+        (number * 10, '"%s, The"' % title if of_csv else title + ', The', kind)
+        for number, (title, kind) in enumerate(zip(films.titles, kinds))
+    ]
+    ratings = [
+        (person + 1, film * 10, 5.0, 978300000 + time)
+        for person, liked in enumerate(films.likes)
+        for time, film in enumerate(liked)
+    ]
+    ratings += [(1, 10, 3.5, 978300000), (2, 20, 1.0, 978300000)]
+    # Ratings are not in the order of time.
+    ratings.sort(key=lambda rating: (rating[0], rating[1]))
+    for name, head, rows in (
+        ('movies', 'movieId,title,genres', movies[1:]),
+        ('ratings', 'userId,movieId,rating,timestamp', ratings),
+    ):
+        separator = ',' if of_csv else '::'
+        lines = [head] * of_csv + [separator.join(map(str, row)) for row in rows]
+        folder.joinpath(name + ending).write_text('\n'.join(lines) + '\n')

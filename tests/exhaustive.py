@@ -1,8 +1,30 @@
-"""What `make test` leaves to `make test-all`: more of what another parameter shows already."""
+"""What `make test` leaves to `make test-all`, and what is left out for good."""
 
 import re
 
 from frameworks import KERAS_PACKAGES
+
+#: Files whose tests run with one of the packages each, in turn: both train with one engine. Where
+#: they differ, all run with both: how they compile (`test_compiling.py`), what they save
+#: (`test_saving.py`), what we ask of them (`unit/compat/`).
+IN_TURN = (
+    'tests/parallel/test_behaviour.py',
+    'tests/unit/callbacks/test_accumulated_rest.py',
+    'tests/unit/callbacks/test_tensor_board.py',
+    'tests/unit/layers/test_dynamic_embedding.py',
+    'tests/unit/layers/test_embedding_bag.py',
+    'tests/unit/metrics/test_auc.py',
+    'tests/unit/metrics/test_group_auc.py',
+    'tests/unit/metrics/test_log_loss.py',
+    'tests/unit/metrics/test_top_k.py',
+    'tests/unit/optimizers/test_by_row.py',
+    'tests/unit/step/test_accumulation.py',
+    'tests/unit/test_single_process.py',
+    'tests/unit/updates/test_asked_gradients.py',
+    'tests/unit/updates/test_fused_kernels.py',
+    'tests/unit/updates/test_row_rules.py',
+    'tests/unit/updates/test_table_optimizers.py',
+)
 
 _OTHER_PACKAGE = 'both packages train with one engine; each file is run with one of them'
 
@@ -28,6 +50,7 @@ SAMPLED = {
     'tests/cluster/test_local_aggregation.py': [
         ('test_two_workers.*', r'tf\.keras', _OTHER_PACKAGE),
         ('test_a_bad_id.*', 'leader', 'a way of each kind is tried'),
+        ('test_raw_ids.*', None, 'test_dynamic.py trains them on one host'),
         (
             '.*(_send_|_sent_|_sends_|_session_|_fewer_).*',
             None,
@@ -55,11 +78,6 @@ SAMPLED = {
         )
     ],
     'tests/parallel/test_barrier.py': [('.*', 'tensorflow', 'all three wait by one queue')],
-    'tests/parallel/test_behaviour.py': [
-        ('(?!test_tensorboard|test_the_projector).*', 'keras-.*|keras', _OTHER_PACKAGE),
-        # The callback of the other one imports all of `tf.contrib`, which takes six seconds.
-        ('test_(tensorboard|the_projector).*', r'tf\.keras-.*', _OTHER_PACKAGE),
-    ],
     'tests/parallel/test_compiling.py': [
         ('.*', 'keras.*', _OTHER_PACKAGE),
         (
@@ -98,6 +116,9 @@ SAMPLED = {
         ('test_workers.*', 'slurm', 'ranks find each other in one way'),
         ('test_a_killed.*', 'kubernetes', 'ranks find each other in one way'),
     ],
+    'tests/parallel/test_criteo.py': [
+        ('.*', None, 'test_example.py trains an example; test_metrics.py judges by all samples'),
+    ],
     'tests/parallel/test_failures.py': [
         (
             'test_a_failed_job_ends_and_says_why',
@@ -120,6 +141,12 @@ SAMPLED = {
     'tests/parallel/test_nmt.py': [
         ('.*', None, 'test_example.py trains an example, with tables and a sampled softmax'),
     ],
+    'tests/parallel/test_dynamic.py': [
+        ('.*', 'tf.*', 'two ranks train, save and resume; ' + _OTHER_PACKAGE),
+    ],
+    'tests/parallel/test_dynamic_async.py': [
+        ('.*', None, 'test_async.py applies gradients as they come, test_dynamic.py gives rows'),
+    ],
     'tests/parallel/test_resnet50.py': [
         ('.*', None, 'test_example.py trains an example; without tables test_equality.py trains'),
     ],
@@ -131,21 +158,22 @@ SAMPLED = {
         ),
     ],
     'tests/parallel/test_saving.py': [('.*', '.*(?<!tf.)keras.*', _OTHER_PACKAGE)],
-    'tests/parallel/test_saving_by_all.py': [('.*', r'tf\.keras.*', _OTHER_PACKAGE)],
     'tests/parallel/test_search.py': [
         ('.*', None, 'test_equality.py searches while it trains, on fewer steps'),
     ],
-    'tests/parallel/test_sessions.py': [('.*', r'tf\.keras.*', _OTHER_PACKAGE)],
     'tests/parallel/test_skip_thoughts.py': [
         ('.*', None, 'test_nmt.py trains an encoder, a decoder and a sampled softmax'),
     ],
-    'tests/parallel/test_tables.py': [('.*', 'keras.*', _OTHER_PACKAGE)],
     'tests/parallel/test_threads.py': [
         ('.*', None, 'test_sessions.py asks for threads, and is given them'),
     ],
-    'tests/parallel/test_training.py': [('.*', r'tf\.keras.*', _OTHER_PACKAGE)],
+    'tests/parallel/test_turnover.py': [
+        ('.*', None, 'tests/unit/tables/ decides the same; test_dynamic.py trains on two ranks'),
+    ],
+    'tests/parallel/test_two_tower.py': [
+        ('.*', None, 'test_example.py trains an example; bags are compared in one process'),
+    ],
     'tests/unit/callbacks/test_accumulated_rest.py': [
-        ('.*', r'(?!tf\.keras).*', _OTHER_PACKAGE),
         ('test_an_epoch_that.*', None, 'an epoch ends in one way'),
     ],
     'tests/unit/callbacks/test_fit_progress.py': [
@@ -160,7 +188,6 @@ SAMPLED = {
             'each kind is tried, with kp.data or without',
         ),
     ],
-    'tests/unit/callbacks/test_tensor_board.py': [('.*', r'(?!keras).*', _OTHER_PACKAGE)],
     'tests/unit/checkpoint/test_increments.py': [
         (
             'test_(a_model_that_is_compiled|where_no_link).*',
@@ -168,13 +195,14 @@ SAMPLED = {
             'a base is written for the same reason as after a failed save',
         ),
     ],
-    'tests/unit/layers/test_embedding_bag.py': [('.*', r'(?!.*tf\.).*', _OTHER_PACKAGE)],
-    'tests/unit/metrics/test_auc.py': [('.*', r'(?!.*tf\.).*', _OTHER_PACKAGE)],
-    'tests/unit/metrics/test_log_loss.py': [('.*', r'(?!.*tf\.).*', _OTHER_PACKAGE)],
-    'tests/unit/metrics/test_top_k.py': [('.*', r'(?!.*tf\.).*', _OTHER_PACKAGE)],
-    'tests/unit/optimizers/test_by_row.py': [('.*', r'(?!.*tf\.).*', _OTHER_PACKAGE)],
+    'tests/unit/layers/test_dynamic_embedding.py': [
+        (
+            'test_it_trains.*',
+            'True-RandomNormal.*|False-RandomUniform.*',
+            'each optimizer is tried, with a strategy or without',
+        ),
+    ],
     'tests/unit/step/test_accumulation.py': [
-        ('.*', r'(?!tf\.keras).*', _OTHER_PACKAGE),
         (
             'test_(a_users_optimizer|a_model_that|a_profile).*',
             None,
@@ -184,13 +212,6 @@ SAMPLED = {
     'tests/unit/test_notebook.py': [
         ('test_(the|numbers).*', None, 'what it calls has tests of its own; it takes ten seconds'),
     ],
-    'tests/unit/test_single_process.py': [('.*', r'(?!tf\.keras).*', _OTHER_PACKAGE)],
-    'tests/unit/updates/test_asked_gradients.py': [('.*', r'(?!tf\.).*', _OTHER_PACKAGE)],
-    'tests/unit/updates/test_fused_kernels.py': [
-        ('.*', r'(?!tf\.)keras.*|.*-(?!tf\.)keras', _OTHER_PACKAGE)
-    ],
-    'tests/unit/updates/test_table_optimizers.py': [('.*', r'(?!.*tf\.).*', _OTHER_PACKAGE)],
-    'tests/unit/updates/test_row_rules.py': [('.*', r'.*tf\.keras', _OTHER_PACKAGE)],
 }
 
 
@@ -207,3 +228,22 @@ def is_exhaustive(file, name):
         for pattern, kept, reason in SAMPLED.get(file, ())
         if re.fullmatch(pattern, test) and (reason != _OTHER_PACKAGE or len(KERAS_PACKAGES) > 1)
     )
+
+
+def left_out(file, names):
+    """Which tests of a file no command runs, because they run with the other package.
+
+    Args:
+        file: its file, from the project's folder.
+        names: names of its tests, with their parameters in brackets, in order. A test that is
+            asked for with one package only stays.
+    """
+    alike = {}
+    for name in names if file in IN_TURN else ():
+        parts = [part for part in re.split(r'[][-]', name) if part not in KERAS_PACKAGES]
+        alike.setdefault(tuple(parts), []).append(name)
+    found = set()
+    for number, of_packages in enumerate(of for of in alike.values() if len(of) > 1):
+        kept = KERAS_PACKAGES[number % len(KERAS_PACKAGES)]
+        found.update(name for name in of_packages if kept not in re.split(r'[][-]', name))
+    return found

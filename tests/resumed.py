@@ -1,5 +1,6 @@
 """What the tests of resuming train, save and go on with: the names that their processes share."""
 
+import itertools
 from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 import cases
@@ -98,23 +99,21 @@ JOBS['two workers'] = {
     'hosts to ps': after('on hosts', 'parts', PS),
     'hosts to hybrid': after('on hosts', 'single.h5', {}),
 }
+
+
+def _in_turn(*ways):
+    """Ways to go on, each after the name of one of the packages, which take turns: a list."""
+    packages = itertools.cycle(KERAS_PACKAGES)
+    return ['%s %s' % (package, way) for package, way in zip(packages, ways)]
+
+
 #: For a job, what it shuffles besides: a Keras package, and the argument `shuffle` of `fit`.
-SHUFFLES = {
-    'two ranks': ['%s %s' % (package, way) for package in KERAS_PACKAGES for way in (True, 'batch')]
-}
+SHUFFLES = {'two ranks': _in_turn(True, 'batch')}
 #: For a job, what it goes on with within an epoch: a Keras package, the kind of data, and the form
 #: in which the job of two ranks has saved.
 WITHIN = {
-    'two ranks': [
-        '%s %s' % (package, rest)
-        for package in KERAS_PACKAGES
-        for rest in ('shares single', 'shares parts', 'shuffled parts', 'Sequence parts')
-    ],
-    'three ranks': [
-        '%s shares %s' % (package, form)
-        for package in KERAS_PACKAGES
-        for form in ('single', 'parts')
-    ],
+    'two ranks': _in_turn('shares single', 'shares parts', 'shuffled parts', 'Sequence parts'),
+    'three ranks': _in_turn('shares single', 'shares parts'),
 }
 #: The number of ranks of those on one host; 0 is a process without a launcher.
 RANKS_OF = {

@@ -18,6 +18,19 @@ def auc_bound(labels, predictions, intervals):
     return 0.5 * float(np.prod([share / share.sum() for share in shares], 0).sum())
 
 
+def group_auc(labels, predictions, groups, weights=None):
+    """The mean of the groups' areas, each counted by its samples, of groups with both labels."""
+    weights = np.ones(len(labels)) if weights is None else weights
+    areas, counts = [], []
+    for group in np.unique(groups):
+        own = groups == group
+        positives = weights[own][labels[own] == 1].sum()
+        if 0 < positives < weights[own].sum():
+            areas.append(auc(labels[own], predictions[own], weights[own]))
+            counts.append(weights[own].sum())
+    return float(np.average(areas, weights=counts)) if counts else np.nan
+
+
 def log_loss(labels, predictions, weights=None):
     """The mean of the negative logarithm of the probability of a sample's label."""
     of_labels = np.where(labels == 1, predictions, 1 - predictions).astype(np.float64)

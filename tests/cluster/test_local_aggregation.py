@@ -6,6 +6,7 @@ import sys
 import time
 
 import cases
+import dynamic
 import launch
 import numpy as np
 import pytest
@@ -79,6 +80,14 @@ def test_two_workers_on_each_of_two_hosts_equal_plain_keras(cluster, package, tm
     for name in names:
         found = np.load(os.path.join(folder, name + '.npz'))
         reference.check(found, cases.find(name), cases.keras_module(package), 4)
+
+
+def test_raw_ids_of_two_workers_on_each_of_two_hosts_train_as_plain_keras(cluster, tmp_path):
+    script, folder = '../parallel/dynamic_worker.py', str(tmp_path)
+    outcome = run(cluster, 2, script, 'keras', folder, 'halved')
+    assert outcome.code == 0, outcome.output[-5000:]
+    paths = [os.path.join(folder, 'halved.%d.npz' % rank) for rank in range(4)]
+    dynamic.assert_as_plain(list(map(np.load, paths)), tolerance=2e-3)
 
 
 def test_steps_that_a_session_runs_go_through_the_hosts_leader_too(cluster, tmp_path):

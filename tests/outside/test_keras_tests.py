@@ -5,16 +5,16 @@ import xml.etree.ElementTree
 import launch
 import pytest
 
-# Not those of optimizers, which train each for long until it is good enough, where
-# `test_equality.py` compares every number.
+# Not those of optimizers, nor the integration tests, which train each for long until it is good
+# enough, where `test_equality.py` compares every number.
 TESTS = """
 keras/test_callbacks.py keras/test_sequential_model.py
 keras/engine/test_training.py keras/engine/test_topology.py test_model_saving.py
 test_model_pickling.py test_loss_weighting.py test_loss_masking.py test_dynamic_trainability.py
-keras/regularizers_test.py keras/constraints_test.py keras/metrics_test.py
-keras/layers/embeddings_test.py integration_tests/test_temporal_data_tasks.py
-integration_tests/test_vector_data_tasks.py keras/wrappers/scikit_learn_test.py
+keras/metrics_test.py keras/layers/embeddings_test.py keras/wrappers/scikit_learn_test.py
 """.split()
+#: Of one process only: what they call does not know of ranks.
+ALONE = 'keras/regularizers_test.py keras/constraints_test.py'.split()
 #: They fail without us as well: PyYAML's `load` wants a loader, and a test wants a warning that
 #: is silenced here.
 FAIL_IN_PLAIN_KERAS = {
@@ -24,6 +24,8 @@ FAIL_IN_PLAIN_KERAS = {
     'test_recursion',
     'test_constant_initializer_with_numpy',
 }
+#: So many pass at least, by the number of ranks: if they were not run, it would be seen.
+FEWEST = {0: 150, 2: 130}
 #: They call `clear_session` inside the scope and compile on the new graph, which several ranks may
 #: refuse.
 REFUSED = {'test_clone_functional_model', 'test_clone_sequential_model'}
@@ -42,6 +44,7 @@ def run(ranks, code, environ, folder):
         code.keras_tests,
         folder,
         *TESTS,
+        *([] if ranks else ALONE),
         environ=environ,
         # The longest job of all, beside others.
         limit=2 * launch.LIMIT_SECONDS,
@@ -72,4 +75,4 @@ def test_what_passes_in_plain_keras_passes_in_a_scope(ranks, code, environ, tmp_
         ours = set(messages) - refused - FAIL_IN_PLAIN_KERAS
         assert not ours, '\n'.join([name + ': ' + messages[name] for name in ours] + [output])
         assert refused <= (REFUSED if ranks else set()), messages
-    assert passed > 150
+    assert passed >= FEWEST[ranks]

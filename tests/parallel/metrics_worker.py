@@ -92,6 +92,7 @@ def seen(keras, rank):
     for name, (ids, labels) in (('trained', trained), ('validated', validated)):
         found[name] = [labels.tolist(), model.predict(ids)[:, 0].tolist()]
     found['ranked'] = ranked(keras, rank)
+    found['grouped'] = grouped(keras, rank)
     return found
 
 
@@ -113,6 +114,38 @@ def ranked(keras, rank):
     logs = model.fit(scores[:20], labels[:20], validation_data=(scores, labels), verbose=0).history
     values = dict(zip(model.metrics_names, model.evaluate(scores, labels, verbose=0)))
     return {'logs': logs, 'values': values, 'shares': [labels.tolist(), scores.tolist()]}
+
+
+def grouped(keras, rank):
+    """What a rank sees of the area within groups, and its labels, scores and groups."""
+    keras.backend.clear_session()
+    random = np.random.RandomState(rank)
+    samples = [40, 150][rank]
+    groups, scores = random.randint(0, 12, samples), random.randint(0, 20, samples)
+    # Groups are on both ranks; what is higher on rank 0 is ahead in many of them.
+    labels = (random.rand(samples) < [0.3, scores / 20][rank]).astype('float32')
+    scores = (scores + 10 * rank + 5 * (groups % 3)).astype('float32')
+    with kp.ParallaxStrategy():
+        user, score = keras.layers.Input((1,), dtype='int64'), keras.layers.Input((1,))
+        layer = keras.layers.Dense(1, use_bias=False, kernel_initializer='identity')
+        model = keras.models.Model([user, score], layer(score))
+        name = model.input_names[0]
+        metrics = [
+            kp.metrics.GroupAUC(name),
+            kp.metrics.GroupAUC(name, max_samples=60, name='of_some'),
+        ]
+        model.compile(keras.optimizers.SGD(lr=0.0), 'mse', metrics=metrics)
+    inputs = [groups, scores]
+    validates = {'validation_data': (inputs, labels)}
+    trained = [part[:40] for part in inputs], labels[:40]
+    logs = model.fit(*trained, verbose=0, **validates).history
+    # Rank 0 alone validates.
+    with warnings.catch_warnings():
+        warnings.simplefilter('ignore')
+        alone = model.fit(*trained, verbose=0, **({} if rank else validates)).history
+    values = dict(zip(model.metrics_names, model.evaluate(inputs, labels, verbose=0)))
+    shares = [labels.tolist(), scores.tolist(), groups.tolist()]
+    return {'logs': logs, 'alone': alone, 'values': values, 'shares': shares}
 
 
 def different(keras, rank):

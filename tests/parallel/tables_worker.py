@@ -22,7 +22,10 @@ import reference  # noqa: E402
 from raised import error_of  # noqa: E402
 
 import keras_parallax as kp  # noqa: E402
+from keras_parallax.checkpoint import save_parts  # noqa: E402
 from keras_parallax.job import job  # noqa: E402
+from keras_parallax.session.graph_scope import scope_of  # noqa: E402
+from keras_parallax.updates import stochastic_rounding  # noqa: E402
 
 RANKS = 2
 
@@ -459,6 +462,131 @@ def alone(run):
         model.load_weights(path)
         given['loaded'] = run.backend.get_value(table)
     run.train(model, CASE, 6, 7)
+    return given
+
+
+#: Of `narrow`: a table, and one of three rows that every batch touches, with all that an owner adds
+#: to gradients and does with rows.
+LIMITED = 3
+
+
+def two_tables(keras):
+    ids, few = keras.layers.Input((cases.LENGTH,)), keras.layers.Input((LIMITED,))
+    limited = keras.layers.Embedding(
+        LIMITED,
+        2,
+        embeddings_regularizer=keras.regularizers.l2(0.01),
+        embeddings_constraint=keras.constraints.MaxNorm(0.03, axis=1),
+        name='limited',
+    )
+    rows = [keras.layers.Embedding(cases.ROWS, cases.WIDTH, name='table')(ids), limited(few)]
+    joined = keras.layers.concatenate([keras.layers.Flatten()(part) for part in rows])
+    return keras.models.Model([ids, few], keras.layers.Dense(1, name='out')(joined))
+
+
+def two_tables_batch(random, size):
+    ids, targets = cases.ids_and_targets(random, size)
+    return [ids, np.tile(np.arange(LIMITED), (size, 1))], targets
+
+
+NARROW = CASE._replace(
+    model=two_tables,
+    batch=two_tables_batch,
+    optimizer=lambda keras: keras.optimizers.Adagrad(lr=0.1, epsilon=0.01),
+)
+HALF, STEPS = 2, 4
+
+
+def rounded(values, step, name):
+    """All rows of a table as its servers would round them in a step, as float32."""
+    with tf.Graph().as_default(), tf.Session() as session:
+        rows = tf.range(tf.to_int64(len(values)))
+        noise = stochastic_rounding.noise_of(rows, [values.shape[1]], tf.to_int64(step), name)
+        return session.run(stochastic_rounding.rounded(tf.constant(values), noise)).astype('f')
+
+
+def narrow_plain(run):
+    """Plain Keras, whose rows are rounded after each step; a row without a gradient stays."""
+    model, _ = run.model(NARROW)
+    layers, given = [model.get_layer(name) for name in ('table', 'limited')], {}
+    for layer in layers:
+        layer.set_weights([layer.get_weights()[0].astype(np.float16)])
+    for step in range(STEPS):
+        run.train(model, NARROW, step, step + 1)
+        for layer in layers:
+            name = layer.weights[0].op.name
+            layer.set_weights([rounded(layer.get_weights()[0], step, name)])
+        if step in (HALF - 1, STEPS - 1):
+            half = 'half' if step < HALF else 'end'
+            given.update(('%s.%s' % (half, one.name), one.get_weights()[0]) for one in layers)
+    given['penalty'] = model.evaluate(*next(cases.joined_batches(NARROW, 1, 1)), verbose=0)
+    return given
+
+
+def narrow_model(run, **arguments):
+    """A strategy whose servers keep rows in 16 bits, and a model of it."""
+    run.keras.backend.clear_session()
+    with kp.ParallaxStrategy(row_dtype='float16', **arguments) as strategy:
+        model = two_tables(run.keras)
+        optimizer = kp.ParallaxOptimizer(
+            NARROW.optimizer(run.keras), sparse_update='lazy', keras=run.package
+        )
+        model.compile(optimizer, NARROW.loss)
+    return strategy, model
+
+
+def narrow(run):
+    """Rows of 16 bits, which go on with fewer shards."""
+    if run.strategy is None:
+        return narrow_plain(run)
+    given, path = {}, os.path.join(os.path.dirname(run.folder), 'narrow')
+    for half, begin, end in (('half', 0, HALF), ('end', HALF, STEPS)):
+        strategy, model = narrow_model(run, partitions=1 + (begin == 0))
+        if begin:
+            strategy.resume(model, path)
+        else:
+            model.set_weights(cases.start_weights(model))
+        run.train(model, NARROW, begin, end)
+        run.together()
+        for name in ('table', 'limited'):
+            given['%s.%s' % (half, name)] = model.get_layer(name).get_weights()[0]
+        if not begin:
+            save_parts.save_parts(model, path)
+    given['penalty'] = model.evaluate(*next(cases.joined_batches(NARROW, 1, 1)), verbose=0)
+    if strategy.is_chief:
+        model.save(path + '.h5')
+    # What a script does with a table by itself.
+    session, table = run.backend.get_session(), table_of(model)
+    ids = [3, 5, 3]
+    given['looked up'] = session.run(tf.gather(table, ids)) - given['end.table'][ids]
+    given['whole'] = session.run(table * 2) - 2 * given['end.table']
+    run.together()
+    session.run(tf.scatter_add(table, [4, 7], np.full((2, cases.WIDTH), 0.25, np.float32)))
+    session.run(tf.assign_sub(table, np.full((cases.ROWS, cases.WIDTH), 0.5, np.float32)))
+    given['written'] = run.backend.get_value(table)
+    of_shards = scope_of(table.graph).tables_by_name['table/embeddings'].shards
+    given['bytes'] = sum(session.run(shard).nbytes for shard in of_shards)
+    given['slots'] = [one.dtype.base_dtype.name for one in model.optimizer.weights[1:3]]
+    given['summary'] = strategy.plan(model)['table/embeddings'].place
+    return given
+
+
+def narrow_refused(run):
+    """What is said where rows are not moved one by one."""
+    if run.strategy is None:
+        return {}
+    with kp.ParallaxStrategy(row_dtype='float16'):
+        model = two_tables(run.keras)
+        model.compile(kp.ParallaxOptimizer('adam', keras=run.package), 'mse')
+    given = {'rule': error_of(run.train, model, NARROW, 0, 1)}
+    run.keras.backend.clear_session()
+    with kp.ParallaxStrategy(row_dtype='float16'):
+        ids = run.keras.layers.Input((1,), dtype='int64')
+        rows = kp.layers.DynamicEmbedding(2, 60, keras=run.package, name='table')(ids)
+        out = run.keras.layers.Dense(1)(run.keras.layers.Flatten()(rows))
+        model = run.keras.models.Model(ids, out)
+        model.compile('adagrad', 'mse')
+    given['ids'] = error_of(model.train_on_batch, np.zeros((4, 1), int), np.zeros((4, 1)))
     return given
 
 

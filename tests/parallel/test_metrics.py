@@ -9,6 +9,8 @@ import pytest
 import true_metrics
 from frameworks import KERAS_PACKAGES, TF2
 
+from keras_parallax.metrics.group_samples import GroupSamples, of_level
+
 RANKS = 2
 #: What each metric is of labels and predictions, exactly, and how far it may be from that.
 METRICS = {
@@ -106,3 +108,47 @@ def test_metrics_of_several_items_a_sample_are_of_all_samples_too(ranks, metric)
         assert of_rank['values'][metric] == pytest.approx(joined, abs=1e-6)
         assert of_rank['logs']['val_' + metric] == pytest.approx([joined], abs=1e-6)
     assert abs(np.mean([compute(*share) for share in shares]) - joined) > 1e-2
+
+
+@pytest.fixture
+def grouped(ranks):
+    """What each rank has seen of the area within groups, and its labels, scores and groups."""
+    found = [of_rank['grouped'] for of_rank in ranks]
+    return found, [[np.array(part) for part in of_rank['shares']] for of_rank in found]
+
+
+def test_the_area_within_groups_is_of_samples_of_all_ranks(grouped):
+    found, shares = grouped
+    joined = true_metrics.group_auc(*map(np.concatenate, zip(*shares)))
+    trained = [np.concatenate([part[:40] for part in parts]) for parts in zip(*shares)]
+    of_rank_0 = true_metrics.group_auc(*shares[0])
+    for of_rank in found:
+        assert of_rank['values']['group_auc'] == pytest.approx(joined, abs=1e-12)
+        logs = of_rank['logs']
+        assert logs['group_auc'] == pytest.approx([true_metrics.group_auc(*trained)], abs=1e-12)
+        assert logs['val_group_auc'] == pytest.approx([joined], abs=1e-12)
+        assert of_rank['alone']['val_group_auc'] == pytest.approx([of_rank_0], abs=1e-12)
+    # Neither each rank's groups nor all samples as one group have that value.
+    of_ranks = [true_metrics.group_auc(*share) for share in shares]
+    counts = [len(share[0]) for share in shares]
+    others = [np.mean(of_ranks), np.average(of_ranks, weights=counts)]
+    others.append(true_metrics.auc(*list(map(np.concatenate, zip(*shares)))[:2]))
+    assert np.abs(np.array(others) - joined).min() > 1e-2
+
+
+def test_ranks_keep_the_same_groups_if_one_has_too_many_samples(grouped):
+    found, shares = grouped
+    levels = []
+    for labels, scores, groups in shares:
+        few = GroupSamples(60)
+        few.add(groups, scores, np.ones(len(labels)), labels)
+        levels.append(few.level)
+    assert levels[0] == 0 < levels[1]
+    whole = GroupSamples(1000)
+    for labels, scores, groups in shares:
+        whole.add(groups, scores, np.ones(len(labels)), labels)
+    kept = of_level(whole.samples(), levels[1])
+    truth = true_metrics.group_auc(kept['label'], kept['prediction'], kept['group'])
+    for of_rank in found:
+        assert of_rank['values']['of_some'] == pytest.approx(truth, abs=1e-12)
+        assert of_rank['logs']['val_of_some'] == pytest.approx([truth], abs=1e-12)

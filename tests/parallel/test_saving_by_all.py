@@ -15,7 +15,7 @@ from frameworks import KERAS_PACKAGES
 RANKS = 2
 
 
-@pytest.fixture(scope='module', params=KERAS_PACKAGES)
+@pytest.fixture(scope='module', params=KERAS_PACKAGES[-1:])
 def shown(request, tmpdir_factory):
     """The package, the folder, and what each rank found."""
     folder = str(tmpdir_factory.mktemp('saving_by_all'))

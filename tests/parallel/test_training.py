@@ -16,7 +16,8 @@ from frameworks import KERAS_PACKAGES, RATE, tf
 
 from keras_parallax.data.order import Order
 
-PACKAGES = KERAS_PACKAGES
+#: The other one trains in the same ways in `tests/unit/test_single_process.py`.
+PACKAGES = KERAS_PACKAGES[-1:]
 RANKS = recipes.RANKS
 #: What stands before the name of a case in `stacks`.
 WORKER = 'tests/parallel/training_worker.py::'

@@ -29,7 +29,9 @@ def threads():
     """How many threads the process has now, without those of gRPC, which come and go."""
     names = []
     for task in os.listdir('/proc/self/task'):
-        with contextlib.suppress(FileNotFoundError), open('/proc/self/task/%s/comm' % task) as file:
+        # A thread may end after it was listed, before its file is opened or before it is read.
+        ended = contextlib.suppress(FileNotFoundError, ProcessLookupError)
+        with ended, open('/proc/self/task/%s/comm' % task) as file:
             names.append(file.read())
     return sum(not name.startswith('grpc') for name in names)
 

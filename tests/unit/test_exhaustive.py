@@ -34,3 +34,18 @@ def test_a_test_is_left_out_by_its_parameters_or_altogether(monkeypatch):
     assert found == [False, False, True, False, True, True]
     assert not exhaustive.is_exhaustive('another.py', 'test_b')
     assert exhaustive.is_exhaustive('tests/outside/test_given.py', 'test_x')
+
+
+def test_of_tests_that_differ_in_the_package_one_runs_in_turn(monkeypatch):
+    monkeypatch.setattr(exhaustive, 'KERAS_PACKAGES', ('keras', 'tf.keras'))
+    monkeypatch.setattr(exhaustive, 'IN_TURN', ('some.py',))
+    names = ['test_a[keras-1]', 'test_a[tf.keras-1]', 'test_a[keras-2]', 'test_a[tf.keras-2]']
+    names += ['test_b[1-tf.keras]', 'test_b[1-keras]', 'test_c[keras]', 'test_d']
+    left_out = {'test_a[tf.keras-1]', 'test_a[keras-2]', 'test_b[1-tf.keras]'}
+    assert exhaustive.left_out('some.py', names) == left_out
+    assert exhaustive.left_out('another.py', names) == set()
+
+
+@pytest.mark.parametrize('file', exhaustive.IN_TURN)
+def test_a_file_whose_tests_take_turns_exists(file):
+    assert os.path.exists(os.path.join(ROOT, file))

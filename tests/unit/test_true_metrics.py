@@ -14,12 +14,20 @@ PREDICTIONS = np.round(np.clip(0.25 * LABELS + 0.7 * RANDOM.rand(200), 0.01, 0.9
 WEIGHTS = RANDOM.randint(0, 4, 200)
 SCORES = RANDOM.rand(50, 6)
 ONE_OF_SIX = np.eye(6)[RANDOM.randint(0, 6, 50)]
+GROUPS = np.arange(200) ** 2 % 23
 
 
 def test_the_area_is_scikit_learns():
     assert true_metrics.auc(LABELS, PREDICTIONS) == pytest.approx(0.820733577072768, rel=1e-12)
     weighted = true_metrics.auc(LABELS, PREDICTIONS, WEIGHTS)
     assert weighted == pytest.approx(0.8353964946684642, rel=1e-12)
+
+
+def test_the_area_within_groups_is_the_mean_of_scikit_learns_by_samples():
+    found = true_metrics.group_auc(LABELS, PREDICTIONS, GROUPS)
+    assert found == pytest.approx(0.8349775918525918, rel=1e-12)
+    weighted = true_metrics.group_auc(LABELS, PREDICTIONS, GROUPS, WEIGHTS)
+    assert weighted == pytest.approx(0.8399873311290633, rel=1e-12)
 
 
 def test_the_log_loss_is_scikit_learns():

@@ -278,6 +278,14 @@ def test_partitions_for_every_table_leave_one_in_one_piece_that_must_be():
     assert [len(variable.shards) for variable in plan.variables] == [3, 3, 1, 0]
 
 
+def test_a_dtype_of_rows_is_for_all_tables_or_for_one_and_is_that_of_no_dense_variable():
+    for row_dtype, kept in (([(None, 'float16')], 3), ([('one', 'float16')], 1), ([], 0)):
+        found = [planned(row_dtype=row_dtype).variables[number] for number in range(4)]
+        assert [one.stored_dtype for one in found] == ['float16'] * kept + ['float32'] * (4 - kept)
+    with pytest.raises(PlanError, match="row_dtype of one must be 'float16'"):
+        planned(row_dtype=[('one', 'bfloat16')])
+
+
 @pytest.mark.parametrize('servers, number', [('worker', 8), ('host', 4), (3, 3)])
 def test_servers_are_one_in_a_worker_or_on_a_host_or_machines_of_their_own(servers, number):
     plan = planned(servers=servers)

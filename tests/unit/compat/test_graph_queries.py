@@ -37,6 +37,18 @@ def types(operations):
     return [operation.type for operation in operations]
 
 
+def test_only_what_unique_has_made_or_is_marked_is_known_to_have_no_repeats():
+    numbers = tf.constant([3, 1, 3])
+    unique, places = tf.unique(numbers)
+    for tensor in (unique, tf.identity(unique), tf.reshape(unique, [-1, 1])):
+        assert graph_queries.has_no_repeats(tensor)
+    for tensor in (numbers, places, tf.gather(unique, places), unique // 2):
+        assert not graph_queries.has_no_repeats(tensor)
+    made = tf.range(3)
+    graph_queries.mark_no_repeats(made)
+    assert graph_queries.has_no_repeats(tf.reshape(made, [-1, 1]))
+
+
 # --- ancestors and descendants -----------------------------------------------
 
 
@@ -461,3 +473,20 @@ def test_reading_a_graph_does_not_import_contrib():
     )
     environ = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path), TF_CPP_MIN_LOG_LEVEL='2')
     assert subprocess.call([sys.executable, '-c', script], env=environ) == 0
+
+
+# --- constants ---------------------------------------------------------------
+@pytest.mark.parametrize(
+    'make, number',
+    [
+        (lambda: tf.zeros([2000, 3]), 0.0),
+        (lambda: tf.fill([2, 3], 0.5), 0.5),
+        (lambda: tf.constant([0.1, 0.1]), 0.1),
+        (lambda: tf.identity(tensorflow_api.zeros([2, 3], tf.float32)), 0.0),
+        (lambda: tf.constant([0.1, 0.2]), None),
+        (lambda: tf.random_uniform([2]), None),
+    ],
+)
+def test_the_number_that_all_entries_have_is_known_from_the_graph(make, number):
+    found = graph_queries.constant_of(make())
+    assert found == (number if number is None else pytest.approx(number))

@@ -26,6 +26,7 @@ OF_OURS = {
     '_parallax_collective',
     '_parallax_hidden',
     '_parallax_model',
+    '_parallax_no_repeats',
     '_parallax_settings',
     '_parallax_step',
     '_parallax_wrapper',

@@ -7,7 +7,7 @@ import cases
 import numpy as np
 import pytest
 import reference
-from frameworks import KERAS_PACKAGES, tf
+from frameworks import KERAS_PACKAGES, TF2, tf
 
 import keras_parallax as kp
 from keras_parallax.compat import graph_queries
@@ -17,7 +17,8 @@ ROWS, WIDTH, PADDING = 13, 3, -1
 #: Ids of each bag: repeated, in no order, none at the begin, within and at the end.
 BAGS = [[], [4, 2, 4], [12], [], [0, 1, 12, 0, 7], []]
 WEIGHTS = [[], [0.5, 2.0, -1.0], [3.0], [], [1.0, 0.25, 2.0, -0.5, 4.0], []]
-FORMS = ('padded', 'sparse')
+#: Those of TensorFlow 2 are ragged, too.
+FORMS = ('padded', 'sparse', 'splits') + (('ragged',) if TF2 else ())
 every_package = pytest.mark.parametrize('package', KERAS_PACKAGES)
 
 
@@ -36,14 +37,29 @@ def sparse(bags, dtype):
     return tf.SparseTensor(tf.constant(places, tf.int64), tf.constant(values), [len(bags), 9])
 
 
+def splits_of(bags):
+    """Where each list begins, and the last one ends, of all lists behind each other."""
+    return tf.constant(np.cumsum([0] + list(map(len, bags))))
+
+
 def inputs_of(form, bags, weights, padding=PADDING):
     """What the layer is called on: ids, and weights if there are any."""
     if form == 'sparse':
         ids = sparse(bags, np.int64)
         weights = weights and sparse(weights, np.float32)
-    else:
+    elif form == 'padded':
         ids = tf.constant(padded(bags, padding, np.int32))
         weights = weights and tf.constant(padded(weights, 7, np.float32))
+    else:
+        # One more id, which stands for none.
+        bags = bags[:-1] + [bags[-1] + [padding]]
+        weights = weights and weights[:-1] + [weights[-1] + [7.0]]
+        ids, splits = tf.constant(list(itertools.chain(*bags))), splits_of(bags)
+        values = weights and tf.constant(list(itertools.chain(*weights)))
+        if form == 'splits':
+            return [ids, splits] + ([values] if weights else [])
+        ids = tf.RaggedTensor.from_row_splits(ids, splits)
+        weights = weights and tf.RaggedTensor.from_row_splits(values, splits)
     return ids if weights is None else [ids, weights]
 
 
@@ -63,10 +79,10 @@ def evaluated(layer, inputs, table):
     keras = cases.keras_module(layer.get_config()['keras'])
     output = layer(inputs)
     layer.set_weights([table])
-    factors = factors_of(output.shape.as_list()[0], table.shape[1])
+    factors = factors_of(output.shape.as_list()[0] or len(BAGS), table.shape[1])
     asked = [layer.embeddings]
-    if isinstance(inputs, list):
-        asked.append(getattr(inputs[1], 'values', inputs[1]))
+    if isinstance(inputs, list) and inputs[-1].dtype.is_floating:
+        asked.append(getattr(inputs[-1], 'values', inputs[-1]))
     gradients = tf.gradients(tf.reduce_sum(output * factors), asked)
     session = keras.backend.get_session()
     return session.run([output] + list(map(tf.convert_to_tensor, gradients)))
@@ -116,6 +132,9 @@ def test_it_is_tensorflows_lookup_of_sparse_ids(package, combiner, form, weighte
     np.testing.assert_allclose(found[1], truth[1], rtol=1e-5, atol=1e-5)
     if weighted:
         of_weights = found[2]
+        if form in ('splits', 'ragged'):
+            assert of_weights[-1] == 0
+            of_weights = of_weights[:-1]
         if form == 'padded':
             assert not of_weights[:, ::2].any()
             of_weights = np.concatenate(
@@ -125,24 +144,39 @@ def test_it_is_tensorflows_lookup_of_sparse_ids(package, combiner, form, weighte
 
 
 @pytest.mark.parametrize(
-    'form, combiner, width', [('padded', 'mean', WIDTH), ('sparse', 'sum', WIDE)]
+    'form, combiner, width',
+    [('padded', 'mean', WIDTH), ('sparse', 'sum', WIDE), ('splits', 'sqrtn', WIDTH)],
 )
 def test_a_batch_without_any_id_gives_zeros_and_no_gradient(form, combiner, width):
     layer = layer_of(KERAS_PACKAGES[0], width, combiner=combiner, padding_id=PADDING)
-    ids = (
-        tf.constant(np.full([2, 3], PADDING, np.int32))
-        if form == 'padded'
-        else tf.SparseTensor(np.zeros([0, 2], np.int64), np.zeros(0, np.int64), [2, 3])
-    )
+    ids = {
+        'padded': lambda: tf.constant(np.full([6, 3], PADDING, np.int32)),
+        'sparse': lambda: tf.SparseTensor(
+            np.zeros([0, 2], np.int64), np.zeros(0, np.int64), [6, 3]
+        ),
+        'splits': lambda: [tf.zeros([0], tf.int64), splits_of([[]] * 6)],
+    }[form]()
     output, gradient = evaluated(layer, ids, table_of(width))
-    assert output.tolist() == [[0.0] * width] * 2
+    assert output.tolist() == [[0.0] * width] * 6
     assert not gradient.any()
 
 
-def test_without_a_padding_id_every_id_counts():
-    layer = layer_of(KERAS_PACKAGES[0], combiner='sum')
-    output, _ = evaluated(layer, tf.constant([[0, 3], [3, 3]]), table_of())
-    np.testing.assert_allclose(output, table_of()[np.array([[0, 3], [3, 3]])].sum(1), rtol=1e-6)
+@pytest.mark.parametrize('weighted', [False, True])
+@pytest.mark.parametrize('combiner', ['sum', 'mean'])
+def test_without_a_padding_id_every_id_counts(combiner, weighted):
+    bags, weights = [[0, 3, 0], [3, 3, 7]], [[0.5, 2.0, -1.0], [1.0, 0.25, 3.0]]
+    layer = layer_of(KERAS_PACKAGES[0], combiner=combiner)
+    inputs = [tf.constant(bags), tf.constant(weights)] if weighted else tf.constant(bags)
+    found = evaluated(layer, inputs, table_of())
+    truth = expected(combiner, bags, weights if weighted else None, table_of())
+    for one, other in zip(found, truth):
+        np.testing.assert_allclose(np.ravel(one), np.ravel(other), rtol=1e-5, atol=1e-5)
+
+
+def test_bags_of_no_ids_give_zeros():
+    layer = layer_of(KERAS_PACKAGES[0], combiner='mean')
+    output, gradient = evaluated(layer, tf.zeros([6, 0], tf.int32), table_of())
+    assert output.tolist() == [[0.0] * WIDTH] * 6 and not gradient.any()
 
 
 def test_weights_that_come_to_nothing_give_zeros_and_no_nan():
@@ -277,6 +311,43 @@ def test_a_sparse_input_of_keras_is_fed_matrices_of_scipy(package):
 
 
 @every_package
+def test_row_splits_of_an_input_pipeline_train_as_padded_ids_do(package):
+    keras = cases.keras_module(package)
+
+    def trained(form):
+        keras.backend.clear_session()
+        with kp.ParallaxStrategy():
+            bag = kp.layers.EmbeddingBag(
+                ROWS, WIDTH, padding_id=PADDING, keras=package, embeddings_initializer='ones'
+            )
+            tensors = inputs_of(form, BAGS, WEIGHTS)
+            inputs = [keras.layers.Input(tensor=tensor) for tensor in tensors]
+            out = keras.layers.Lambda(lambda rows: tf.reduce_sum(rows, 1, True))(bag(inputs))
+            model = keras.models.Model(inputs, out)
+            model.compile(keras.optimizers.Adagrad(0.1), 'mse', target_tensors=[
+                tf.constant(np.arange(6.0)[:, None], tf.float32)])  # fmt: skip
+        history = model.fit(steps_per_epoch=3, epochs=2, verbose=0).history
+        return history['loss'], model.get_weights()[0]
+
+    (losses, rows), (truth, rows_of_truth) = trained('splits'), trained('padded')
+    np.testing.assert_allclose(losses, truth, rtol=1e-5)
+    np.testing.assert_allclose(rows, rows_of_truth, rtol=1e-5)
+    assert losses[1] < losses[0]
+
+
+@pytest.mark.skipif(not TF2, reason='TensorFlow 1.11 has no ragged tensors')
+def test_a_ragged_input_of_keras_is_fed_ragged_tensors():
+    keras = cases.keras_module('tf.keras')
+    keras.backend.clear_session()
+    ids = keras.layers.Input((None,), ragged=True, dtype='int64')
+    bag = kp.layers.EmbeddingBag(ROWS, WIDTH, combiner='sum')
+    model = keras.models.Model(ids, bag(ids))
+    found = model.predict(tf.ragged.constant(BAGS, dtype='int64'), steps=1)
+    truth = [model.get_weights()[0][bag].sum(0) for bag in BAGS]
+    np.testing.assert_allclose(found, truth, rtol=1e-5, atol=1e-7)
+
+
+@every_package
 def test_tables_of_one_field_are_looked_up_with_the_same_ids(package):
     # So a step pulls and pushes them as one, as it does the wide and the deep part of a model.
     keras = cases.keras_module(package)
@@ -316,6 +387,16 @@ def test_arguments_that_are_none_are_refused(arguments, sentence):
     [
         (lambda: tf.zeros([2, 3, 4]), r'takes inputs \[batch, length\], but got one of shape'),
         (lambda: [tf.zeros([2, 3])] * 3, 'takes ids, or a list of ids and weights, but got 3'),
+        (
+            lambda: tf.zeros([2]),
+            r'row splits \[batch \+ 1\] beside ids \[n\].* got one of shape \(2,\)',
+        ),
+        (lambda: [tf.zeros([2]), tf.zeros([2, 3])], r'got one of shape \(2,\) and one of shape'),
+        (lambda: [tf.zeros([2])] * 2, 'integers as row splits, but got float32'),
+        (
+            lambda: [tf.zeros([2]), tf.zeros([2], tf.int32), tf.zeros([3])],
+            'weights of the shape of ids',
+        ),
         (
             lambda: [tf.zeros([2, 3]), tf.zeros([2, 4])],
             r'weights of the shape of ids, but got ids \(2, 3\) and weights \(2, 4\)',
@@ -366,6 +447,19 @@ def test_a_batch_with_bad_values_trains_nothing(package, change, error, sentence
         model.train_on_batch(inputs, targets)
     for old, new in zip(before, model.get_weights()):
         np.testing.assert_array_equal(old, new)
+
+
+@pytest.mark.parametrize(
+    'splits, weights',
+    [([1, 2], 2), ([0, 1], 2), ([0, 2, 1, 2], 2), ([0, -1, 2], 2), ([], 2), ([0, 2], 1)],
+)
+def test_row_splits_and_weights_that_do_not_fit_ids_are_refused(splits, weights):
+    layer = layer_of(KERAS_PACKAGES[0])
+    fed = [tf.placeholder(dtype, [None]) for dtype in (tf.int64, tf.int64, tf.float32)]
+    output, session = layer(fed), cases.keras_module(KERAS_PACKAGES[0]).backend.get_session()
+    says = 'row splits that begin with 0, end' if weights == 2 else 'a weight for each id'
+    with pytest.raises(tf.errors.InvalidArgumentError, match='bag takes ' + says):
+        session.run(output, dict(zip(fed, ([3, 4], splits, [1.0] * weights))))
 
 
 @pytest.mark.parametrize('places', [[(0, 0), (1, 1)], [(0, 0)]], ids=['other', 'fewer'])

@@ -125,12 +125,15 @@ def test_plan_as_data_says_what_the_plan_says():
         'reason': 'looked up by rows in 1 place',
         'shards': [{'server': 0, 'rows': 12}, {'server': 1, 'rows': 11}],
         'bytes': 23 * 4 * np.dtype('float32').itemsize,
+        'stored_bytes': 23 * 4 * np.dtype('float32').itemsize,
+        'row_dtype': None,
         'place': '2 shards on servers 0, 1',
         'exchange': 'servers',
         'alpha': None,
         'update': None,
         'measured': False,
         'count_reason': plan.variables[0].count_reason,
+        'fill': None,
     }
 
 
@@ -146,6 +149,67 @@ def test_local_aggregation_is_predicted_if_it_is_asked_for_and_can_be(asked, ava
     )
 
 
+# --- rows of 16 bits -----------------------------------------------------------
+
+
+def test_rows_of_all_tables_or_of_some_are_kept_in_16_bits_on_servers_alone():
+    uses = [table('one'), table('two'), table('doubles')._replace(dtype='float64'), dense()]
+    kept = [planned.stored_dtype for planned in make_plan(uses, 2, row_dtype='float16').variables]
+    assert kept == ['float16', 'float16', 'float64', 'float32']
+    some = make_plan(uses, 2, architecture='ps', row_dtype={'two': 'float16', 'one': None})
+    kept = [planned.stored_dtype for planned in some.variables]
+    assert kept == ['float32', 'float16', 'float64', 'float32']
+    # Every rank holds them.
+    for servers, override in ((0, {}), (2, {'one': DENSE, 'two': DENSE})):
+        wide = make_plan(uses, servers, override, row_dtype='float16')
+        assert {planned.stored_dtype for planned in wide.variables} == {'float32', 'float64'}
+
+
+def test_rows_of_16_bits_take_half_of_the_memory_and_of_a_pull_and_pushes_stay():
+    uses = [table('words', 10**6, 16), dense()]
+    plans = [
+        make_plan(uses, 4, density={'words': 0.01}, cluster=costs.Cluster(4), row_dtype=row_dtype)
+        for row_dtype in (None, 'float16')
+    ]
+    wide, narrow = [plan['words'] for plan in plans]
+    assert wide.shards == narrow.shards and wide.bytes == narrow.bytes == narrow.stored_bytes * 2
+    assert narrow.place == wide.place + ', rows of 16 bits'
+    update = {'words': Update('touched rows', slots=1)}
+    of_wide, of_narrow = [plan.with_updates(update).memory()[0] for plan in plans]
+    assert of_narrow.tables == of_wide.tables / 2 and of_narrow[2:] == of_wide[2:]
+    # A row is pulled as 64 bytes or 32, and pushed as 64, with its number of 4 either way.
+    sent = [plan.predict().variables['words'] for plan in plans]
+    assert sent[1].plan / sent[0].plan == pytest.approx((2 * 4 + 32 + 64) / (2 * 4 + 64 + 64))
+    assert sent[1][1:] == sent[0][1:]
+    loads = [plan.predict().server_loads for plan in plans]
+    assert [load.bytes for load in loads[1]] == [load.bytes / 2 for load in loads[0]]
+
+
+def test_tables_of_one_lookup_are_placed_together_if_their_rows_are_kept_alike():
+    uses = [table('one', asked_by=0), table('two', asked_by=0)]
+    alike = make_plan(uses, 3, row_dtype='float16').variables
+    assert alike[0].shards == alike[1].shards
+    unlike = make_plan(uses, 3, row_dtype={'two': 'float16'}).variables
+    assert unlike[0].shards != unlike[1].shards
+
+
+def test_rows_of_16_bits_count_where_servers_are_compared_with_a_dense_exchange():
+    def kind(row_dtype, alpha):
+        plan = make_plan(
+            [table(rows=10**6, width=16)], 8, None, 'auto', None, {'table/embeddings': alpha},
+            row_dtype=row_dtype,
+        )  # fmt: skip
+        return plan.variables[0].kind
+
+    first_dense = [
+        next(alpha for alpha in np.linspace(0.5, 1, 101) if kind(row_dtype, alpha) == DENSE)
+        if kind(row_dtype, 1.0) == DENSE
+        else 1.01
+        for row_dtype in (None, 'float16')
+    ]
+    assert first_dense[0] < first_dense[1]
+
+
 # --- on another cluster --------------------------------------------------------
 
 
@@ -158,6 +222,7 @@ def test_on_its_own_cluster_a_plan_is_made_the_same():
         partitions={'table/embeddings': 3},
         density={'table/embeddings': 0.25},
         cluster=costs.Cluster(2, 2),
+        row_dtype={'table/embeddings': 'float16'},
     ).with_updates({'table/embeddings': Update('touched rows', slots=1)})
     assert made.for_cluster(made.cluster) == made
 

@@ -6,7 +6,7 @@ from uses import dense, table
 from keras_parallax.errors import PlanError
 from keras_parallax.planning.classify import DENSE, WHOLE_TABLE
 from keras_parallax.planning.plan import make_plan
-from keras_parallax.planning.request import Timing, check_timing
+from keras_parallax.planning.request import Timing, check_row_dtype, check_timing
 from keras_parallax.planning.search import Search
 
 
@@ -62,6 +62,41 @@ def test_a_density_of_no_table_is_refused():
         make_plan([table()], 2, density={'tabel': 0.1})
     with pytest.raises(PlanError, match='density names out/kernel, which is dense'):
         make_plan([table(), dense()], 2, density={'out/kernel': 0.1})
+
+
+# --- rows of 16 bits -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    'row_dtype, architecture, timing, message',
+    [
+        ('float32', 'hybrid', Timing(), "row_dtype must be 'float16', or None for the dtype of"),
+        ({'words': 16}, 'ps', Timing(), "row_dtype of words must be 'float16', or None"),
+        ('float16', 'allreduce', Timing(), "architecture='allreduce' has none; leave one of"),
+        ('float16', 'hybrid', Timing(False), "row_dtype='float16' with sync=False would lose"),
+    ],
+)
+def test_a_dtype_of_rows_that_cannot_be_is_refused(row_dtype, architecture, timing, message):
+    with pytest.raises(PlanError) as caught:
+        check_row_dtype(row_dtype, architecture, timing)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    'row_dtype, message',
+    [
+        ({'tabel': 'float16'}, 'row_dtype names tabel, but the trainable variables of the model'),
+        ({'out/kernel': 'float16'}, 'row_dtype names out/kernel, which is dense: it is read whole'),
+        ({'doubles': 'float16'}, 'row_dtype names doubles, whose dtype is float64, but only rows'),
+    ],
+)
+def test_a_dtype_of_rows_of_what_has_none_of_float32_is_refused(row_dtype, message):
+    uses = [table(), table('doubles')._replace(dtype='float64'), dense()]
+    with pytest.raises(PlanError) as caught:
+        make_plan(uses, 2, row_dtype=row_dtype)
+    assert message in str(caught.value)
+    # Of those that have none, nothing is asked.
+    make_plan(uses, 2, row_dtype=dict.fromkeys(['table/embeddings', 'out/kernel']))
 
 
 # --- when workers wait for each other ------------------------------------------

@@ -190,6 +190,19 @@ def test_a_density_that_was_measured_is_told_as_such():
     assert cells(line_of(format_summary(planned()), 'table/embeddings'))[4] == '0.003'
 
 
+def test_rows_of_16_bits_are_told_and_those_that_every_rank_holds_have_the_dtype_of_the_model():
+    use = VariableUse('words', (1000, 16), 'float32', lookups=1)
+    text = format_summary(make_plan([use], 2, row_dtype='float16'))
+    assert '2 shards on servers 0, 1, rows of 16 bits' in text and '31.2 KiB' in text
+    assert 'row_dtype' not in text
+    (line,) = [
+        line
+        for line in format_summary(make_plan([use], 0, row_dtype='float16')).splitlines()
+        if 'row_dtype' in line
+    ]
+    assert line == "row_dtype='float16' is for rows on servers: every rank holds words, as float32"
+
+
 def test_each_server_is_told_with_its_share_of_bytes_and_of_traffic():
     uses = [
         VariableUse(name, (1000, 16), 'float32', lookups=1, regularizer=WHOLE_TABLE)

@@ -29,6 +29,16 @@ def test_rows_are_summed_in_order_of_first_appearance_and_have_the_wider_type():
         np.testing.assert_array_equal(values, [[5.0], [18.0], [8.0]])
 
 
+def test_rows_that_are_known_to_be_different_are_not_searched_for_repeats():
+    with tf.Graph().as_default() as graph, tf.Session() as session:
+        asked = tf.reshape(tf.unique(tf.constant([4, 1, 4]))[0], [-1])
+        summed = exchange.sum_by_row([(asked, tf.constant([[1.0], [2.0]]))])
+        assert [one.type for one in graph.get_operations()].count('Unique') == 1
+        rows, values = session.run(list(summed))
+        np.testing.assert_array_equal(rows, [4, 1])
+        np.testing.assert_array_equal(values, [[1.0], [2.0]])
+
+
 def test_the_rows_of_one_pull_stay_split_and_those_of_several_are_split_anew():
     with tf.Graph().as_default(), tf.Session() as session:
         ids = tf.constant([3, 0])

@@ -10,6 +10,7 @@ from keras_parallax.errors import PlanError
 from keras_parallax.planning.request import Request
 from keras_parallax.planning.search import Search
 from keras_parallax.step import resharding
+from keras_parallax.tables import rows as rows_module
 from keras_parallax.tables.rows import ShardedRows
 
 
@@ -104,3 +105,33 @@ def test_weights_are_carried_over_by_operations_that_a_session_learns_of_at_once
         for number, rows in enumerate(news[:4]):
             np.testing.assert_array_equal(rows.read_all(session), values + number)
         assert session.run(news[4:]) == [7.0, 8.0]
+
+
+def test_what_every_rank_holds_and_what_is_in_shards_moves_in_blocks_all_of_it_side_by_side(
+    monkeypatch,
+):
+    monkeypatch.setattr(rows_module, 'BLOCK_BYTES', 2**20)
+    values = np.random.RandomState(0).uniform(size=(20000, 3)).astype(np.float32)
+    fetched = []
+
+    class Fetches(Versions):
+        def run(self, fetches, *arguments, **options):
+            fetched.append(str(fetches))
+            return super().run(fetches, *arguments, **options)
+
+    with tf.Graph().as_default(), Fetches() as session:
+        olds = [rows_of(values, 2), rows_of(values + 1, 3), tf.Variable(values + 2)]
+        olds += [rows_of(values[:7] + 3, 2)]
+        news = [rows_of(0 * values, 3), tf.Variable(0 * values), tf.Variable(0 * values)]
+        news += [rows_of(0 * values[:7], 1)]
+        session.run(tf.global_variables_initializer())
+        for rank in range(2):
+            del fetched[:]
+            resharding.carry_over(zip(olds, news), session, rank=rank, size=2)
+            # A session takes long for what it has not run before: to read and to write what is in
+            # shards, to read and to write what is not, and to make room for that.
+            assert len(set(fetched)) == 5 < len(fetched)
+        np.testing.assert_array_equal(news[0].read_all(session), values)
+        np.testing.assert_array_equal(session.run(news[1]), values + 1)
+        np.testing.assert_array_equal(session.run(news[2]), values + 2)
+        np.testing.assert_array_equal(news[3].read_all(session), values[:7] + 3)

@@ -20,11 +20,21 @@ from keras_parallax.tables.table import Table, as_indices
 SERVERS = Servers(devices=('/device:CPU:0',) * 3, owners=(0, 0, 0))
 
 
-def made(name='t', shape=(20000, 16), servers=(0, 1), kind='sparse', alpha=None, dtype='float32'):
+def made(
+    name='t',
+    shape=(20000, 16),
+    servers=(0, 1),
+    kind='sparse',
+    alpha=None,
+    dtype='float32',
+    row_dtype=None,
+):
     """A table with a shard on each of `servers`."""
     count = len(servers)
     shards = [Shard(server, len(range(k, shape[0], count))) for k, server in enumerate(servers)]
-    plan = PlannedVariable(name, shape, dtype, kind, 'a test', tuple(shards), alpha)
+    plan = PlannedVariable(
+        name, shape, dtype, kind, 'a test', tuple(shards), alpha, row_dtype=row_dtype
+    )
     table = Table(tf.Variable(tf.zeros(shape, dtype)), plan, servers=SERVERS)
     table.make_shards()
     return table
@@ -76,7 +86,9 @@ def test_tables_of_which_a_step_sends_little_are_small(chosen, answer):
 def test_small_tables_with_rows_of_one_shape_are_grouped():
     shapes = {'a': (9, 4), 'b': (9, 1), 'c': (800, 4), 'd': (7, 2), 'e': (5, 1), 'f': (10**6, 4096)}
     with tf.Graph().as_default():
-        groups = table_groups.small_groups([made(*pair) for pair in sorted(shapes.items())])
+        tables = [made(*pair) for pair in sorted(shapes.items())]
+        narrow = made('narrow', (9, 4), row_dtype='float16')
+        groups = table_groups.small_groups([narrow] + tables)
     assert [[table.name for table in group] for group in groups] == [['a', 'c'], ['b', 'e']]
 
 
@@ -91,6 +103,7 @@ def test_tables_that_are_looked_up_with_the_same_ids_and_sharded_alike_are_group
             made('other_servers', (9, 4), (1, 0)): [[ids]],
             made('other_length', (8, 4)): [[ids]],
             made('other_dtype', (9, 4), dtype='float64'): [[ids]],
+            made('in_16_bits', (9, 4), row_dtype='float16'): [[ids]],
             made('twice', (9, 4)): [[ids], [others]],
             made('more_lookups', (9, 4)): [[ids, others]],
         }

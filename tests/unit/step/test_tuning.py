@@ -26,6 +26,8 @@ class Settings(NamedTuple):
 
 
 class Scope:
+    must_exchange = False
+
     def __init__(self):
         self.runs, self.train_steps = self, []
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keras_parallax.tables import rows as rows_module
+from keras_parallax.tables.touched_rows import TouchedRows
 
 sizes = st.integers(0, 200)
 counts = st.integers(1, 9)
@@ -30,12 +31,13 @@ def test_local_ranges_name_the_rows_of_each_shard(first, length, shards):
         assert list(range(begin, end)) == mine
 
 
-def make_rows(count, values):
+def make_rows(count, values, stored=None):
     """`ShardedRows` of some variables, and a session that has initialized them."""
-    shards = [tf.Variable(np.zeros_like(values[number::count])) for number in range(count)]
+    shards = [tf.Variable(np.zeros_like(values[number::count], stored)) for number in range(count)]
     session = tf.Session()
     session.run(tf.global_variables_initializer())
-    return rows_module.ShardedRows('table:0', shards, values.shape), session
+    dtype = tf.as_dtype(values.dtype)
+    return rows_module.ShardedRows('table:0', shards, values.shape, dtype=dtype), session
 
 
 @pytest.mark.parametrize('count', [1, 2, 3, 11])
@@ -61,6 +63,32 @@ def test_rows_come_back_as_they_were_written_whatever_the_blocks(count, tmpdir):
             rows.fill(dataset, session, 200)
         values[5] = 7
         np.testing.assert_array_equal(rows.read(session, 4, 9), values[4:9])
+
+
+@pytest.mark.parametrize('count', [1, 3])
+def test_rows_that_shards_hold_in_16_bits_are_read_and_written_in_32(count):
+    values = np.random.RandomState(0).uniform(size=(23, 2)).astype(np.float32)
+    held = values.astype(np.float16).astype(np.float32)
+    with tf.Graph().as_default():
+        rows, session = make_rows(count, values, np.float16)
+        rows.fill(values, session, 100)
+        assert [shard.dtype.base_dtype for shard in rows.shards] == [tf.float16] * count
+        assert rows.bytes == values.nbytes and not np.array_equal(held, values)
+        of_shard = rows.of_shard(count - 1)
+        for part, expected in (
+            (rows, held),
+            (of_shard, held[count - 1 :: count]),
+            (TouchedRows(of_shard, np.array([0, 3])), held[count - 1 :: count][[0, 3]]),
+        ):
+            found = part.read_all(session)
+            assert (found.dtype, part.dtype) == (np.float32, tf.float32)
+            np.testing.assert_array_equal(found, expected)
+        # As they move to shards that hold them otherwise.
+        other, _ = make_rows(2, values)
+        rows_module.make_for_moves([(rows, other)])
+        session.run([shard.initializer for shard in other.shards])
+        rows_module.move([(rows, other)], session)
+        np.testing.assert_array_equal(other.read_all(session), held)
 
 
 def test_processes_that_share_the_work_write_every_row_together():
