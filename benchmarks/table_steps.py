@@ -115,7 +115,7 @@ def main(chosen, counts, rows, rounds, steps, out):
         case = table_pairs.CASES[name]
         for hosts in counts or case.hosts:
             speeds = [None, LIMITED] if case.limited and hosts > 1 else [None]
-            spec = dict(case=name, hosts=hosts, rows=rows, rounds=rounds, steps=steps)
+            spec = dict(case=name, hosts=hosts, rows=rows, rounds=rounds * case.rounds, steps=steps)
             try:
                 with EmulatedCluster(hosts, cores_per_host=CORES / hosts) as cluster:
                     seen = take(cluster, spec, speeds)

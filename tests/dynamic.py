@@ -72,13 +72,24 @@ def asked_inputs(ids):
     return [ids[places], ids[places[::-1]], np.zeros_like(places)]
 
 
-def model_of(keras, table):
-    """A model, not compiled, of two fields on one table, and of a table of Keras's."""
+def model_of(keras, table, combine=lambda field: field):
+    """A model, not compiled, of two fields on one table, and of a table of Keras's.
+
+    Args:
+        keras: the package.
+        table: a layer that looks ids up.
+        combine: what becomes of the rows that it has looked up.
+    """
     inputs = [keras.layers.Input((LENGTH,), dtype='int64') for _ in range(2)]
     inputs.append(keras.layers.Input((LENGTH,)))
-    static = keras.layers.Embedding(9, 2, name='static')
-    fields = [table(inputs[0]), table(inputs[1]), static(inputs[2])]
-    joined = keras.layers.concatenate([keras.layers.Flatten()(field) for field in fields])
+    # As wide as the other, so that both are pulled as one.
+    static = keras.layers.Embedding(9, WIDTH, name='static')
+    fields = [combine(table(inputs[0])), combine(table(inputs[1])), static(inputs[2])]
+    flat = [
+        field if len(keras.backend.int_shape(field)) == 2 else keras.layers.Flatten()(field)
+        for field in fields
+    ]
+    joined = keras.layers.concatenate(flat)
     hidden = keras.layers.Dense(3, activation='tanh', name='hidden')(joined)
     model = keras.models.Model(inputs, keras.layers.Dense(1, name='out')(hidden))
     random = np.random.RandomState(11)
@@ -93,10 +104,10 @@ def initializer(keras, kind):
     return getattr(keras.initializers, kind)(**INITIALIZERS[kind])
 
 
-def plain(keras, kind, make_optimizer, steps=STEPS):
+def plain(keras, kind, make_optimizer, steps=STEPS, combine=lambda field: field):
     """Trains plain Keras; returns losses, the rows of all ids, and what it predicts of them."""
     keras.backend.clear_session()
-    model = model_of(keras, keras.layers.Embedding(IDS, WIDTH, name='table'))
+    model = model_of(keras, keras.layers.Embedding(IDS, WIDTH, name='table'), combine)
     rows = first_rows(raw_ids(), WIDTH, kind, **INITIALIZERS[kind])
     model.get_layer('table').set_weights([rows])
     model.compile(reference.gated(make_optimizer(keras)), 'mse')
@@ -104,6 +115,11 @@ def plain(keras, kind, make_optimizer, steps=STEPS):
     losses = [model.train_on_batch(*batches[step % STEPS]) for step in range(steps)]
     rows = model.get_layer('table').get_weights()[0]
     return losses, rows, model.predict(asked_inputs(np.arange(IDS)))
+
+
+def mean_of(keras):
+    """A layer of Keras that makes of the rows of a sample their mean."""
+    return keras.layers.Lambda(lambda rows: keras.backend.mean(rows, 1), output_shape=(WIDTH,))
 
 
 def trained_ids():

@@ -34,6 +34,7 @@ class Case(NamedTuple):
         draws: some of `DRAWS`.
         hosts: the numbers of hosts on which it is measured.
         limited: whether also over slow links.
+        rounds: how many times as many rounds as of others are measured, where both ways are alike.
         bound: what a step by the second way may take at most, in steps by the first; or `None`.
         raw: whether the second way takes ids that nobody has numbered, which get rows in training.
         known: the share of the rows that have an id before anything is measured.
@@ -48,6 +49,7 @@ class Case(NamedTuple):
     draws: tuple = tuple(DRAWS)
     hosts: tuple = (1, 2, 4)
     limited: bool = True
+    rounds: int = 1
     bound: Optional[float] = None
     raw: bool = True
     known: float = 1.0
@@ -82,10 +84,12 @@ CASES = {
         draws=('evenly',), has_new=True, admitted_after=2,
     ),
     'bag': Case(
-        '`EmbeddingBag`', _bags, BAG, hosts=(1, 2), limited=False, bound=1.0, raw=False
+        '`EmbeddingBag`', _bags, BAG, hosts=(1, 2), limited=False, rounds=4, bound=1.0,
+        raw=False,
     ),
     'bag-64': Case(
-        '`EmbeddingBag`', _bags, BAG, width=64, hosts=(1, 2), limited=False, bound=1.0, raw=False
+        '`EmbeddingBag`', _bags, BAG, width=64, hosts=(1, 2), limited=False, rounds=4,
+        bound=1.0, raw=False,
     ),
 }  # fmt: skip
 

@@ -1,16 +1,15 @@
 """`DynamicEmbedding`: a table for ids that nobody has numbered."""
 
-import zlib
-
 from keras_parallax.compat import graph_queries, index_storage, keras_api, tensorflow_api
 from keras_parallax.compat.stack import generation
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.errors import PlanError
+from keras_parallax.layers import bags, first_values
 from keras_parallax.layers.late_layer import LateLayer
 from keras_parallax.session import graph_scope
 from keras_parallax.session.graph_lock import lock_of
 from keras_parallax.session.run_errors import BATCH_MARK, FULL_MARK
-from keras_parallax.tables import id_hashes, id_index, id_part
+from keras_parallax.tables import id_index, id_part
 from keras_parallax.tables.id_index import IdIndex
 from keras_parallax.tables.id_part import NO_ID
 from keras_parallax.tables.id_policies import LFU, Admission, Eviction, as_policy
@@ -49,6 +48,9 @@ class DynamicEmbedding(LateLayer):
     the first shard is full a little before all are; with s shards, give a capacity of n + 4 *
     sqrt(n * s) for n ids.
 
+    With a `combiner` it takes several ids a sample, in every form that `EmbeddingBag` does but of
+    floating numbers, and outside of loops; the output is `[batch, output_dim]`.
+
     Called with `trainable=False`, it gives no rows, and looks up those that it was given.
 
     A weight `ids` `[capacity]` says which id each row has, -2**63 of one that none has. It is saved
@@ -63,6 +65,8 @@ class DynamicEmbedding(LateLayer):
         initializer: what rows begin with: `'uniform'`, `'normal'`, `'zeros'`, `'ones'`, or
             `RandomUniform`, `RandomNormal` or `Constant` of Keras. Its numbers are not those that
             Keras draws. Without a seed of its own, that follows from the layer's name.
+        combiner: `'sum'`, `'mean'` or `'sqrtn'`, if the rows of several ids are to be combined.
+        padding_id: with a combiner, an integer or a string that stands for no id.
         keras: `'keras'` or `'tf.keras'`, the package of the model. Defaults to `'keras'` if the
             script has imported it.
         kwargs: `name`, `trainable`, `input_length`, `input_shape` and the like, as `Embedding`
@@ -70,15 +74,16 @@ class DynamicEmbedding(LateLayer):
 
     Raises:
         PlanError: an argument is none of these; or, when the layer is called, an input is neither
-            of integers nor of strings, is of the other package or in a loop, the learning phase is
-            set for good, or a policy is given outside of a strategy; or, in the first training
-            call, the optimizer keeps what an eviction cannot begin anew, or the layer was called
-            with `trainable=False` and is to be trained; or, with several ranks or servers, the
-            strategy has `architecture='allreduce'`, overrides the table's class, or has
-            `sync=False` where ids are evicted, or the layer was frozen after it was called.
+            of integers nor of strings, is of another shape or kind than a bag's, is of the other
+            package or in a loop, the learning phase is set for good, or a policy is given outside
+            of a strategy; or, in the first training call, the optimizer keeps what an eviction
+            cannot begin anew, or the layer was called with `trainable=False` and is to be trained;
+            or, with several ranks or servers, the strategy has `architecture='allreduce'`,
+            overrides the table's class, or has `sync=False` where ids are evicted, or the layer was
+            frozen after it was called.
         TableFullError: in a training batch, there is no row for a new id. The step then moves no
             row, on any rank. Without a strategy this and the next one are TensorFlow's.
-        DataError: a batch has the id -2**63.
+        DataError: a batch has the id -2**63, or, of bags, what `EmbeddingBag` refuses.
 
     Example:
         ```python
@@ -108,6 +113,8 @@ class DynamicEmbedding(LateLayer):
         admission=None,
         eviction=None,
         initializer='uniform',
+        combiner=None,
+        padding_id=None,
         keras=None,
         **kwargs,
     ):
@@ -118,31 +125,49 @@ class DynamicEmbedding(LateLayer):
         for name, value in (('output_dim', output_dim), ('capacity', capacity)):
             if int(value) != value or value < 1:
                 raise PlanError('%s must be a positive integer, but got %r.' % (name, value))
+        if combiner is not None:
+            bags.require_combiner(combiner)
+        elif padding_id is not None:
+            raise PlanError('padding_id is for bags: give a combiner, too.')
+        if padding_id is not None and not isinstance(padding_id, str):
+            if int(padding_id) != padding_id:
+                raise PlanError(
+                    'padding_id must be an integer, a string or None, but got %r.' % (padding_id,)
+                )
+            padding_id = int(padding_id)
+        self.combiner, self.padding_id = combiner, padding_id
         self.admission = as_policy(Admission, 'admission', admission)
         self.eviction = as_policy(Eviction, 'eviction', eviction)
         # Of a layer that a `Sequential` begins with, it is the dtype of the input.
         rows = int(capacity) + (self.admission is not None)
         super().__init__(rows, int(output_dim), dtype='int64', **kwargs)
         self.capacity = int(capacity)
-        self.initializer = _initializer(self._package, initializer, self.name)
+        self.initializer = first_values.initializer_of(self._package, initializer, self.name)
 
     def check_inputs(self, inputs):
         """As `LateLayer.check_inputs`."""
-        for tensor in inputs[1:] or inputs:
-            problem = None
-            if len(inputs) > 1:
-                problem = '%d inputs' % len(inputs)
-            elif isinstance(tensor, tf.SparseTensor):
-                problem = 'a SparseTensor'
-            elif tensor.dtype not in (tf.int32, tf.int64, tf.string):
-                problem = 'one of %s' % tensor.dtype.name
-            elif tensorflow_api.is_in_control_flow(tensor):
-                problem = 'one in a loop or a branch; call it before'
-            if problem is not None:
-                raise PlanError(
-                    'The layer %s takes one tensor of integers or strings, as of '
-                    "Input(dtype='int64'), but got %s." % (self.name, problem)
-                )
+        ids, problem = inputs[0], None
+        if self.combiner is not None:
+            bags.require_bags(inputs, self.name)
+        elif len(inputs) > 1:
+            problem = '%d inputs' % len(inputs)
+        elif isinstance(ids, tf.SparseTensor):
+            problem = 'a SparseTensor'
+        if ids.dtype not in (tf.int32, tf.int64, tf.string):
+            problem = 'one of %s' % ids.dtype.name
+        elif any(map(tensorflow_api.is_in_control_flow, inputs)):
+            problem = 'one in a loop or a branch; call it before'
+        if problem is not None:
+            raise PlanError(
+                "The layer %s takes %s of integers or strings, as of Input(dtype='int64'), but got "
+                '%s.' % (self.name, 'ids' if self.combiner else 'one tensor', problem)
+            )
+        padding = self.padding_id
+        if padding is not None and isinstance(padding, str) != (ids.dtype == tf.string):
+            raise PlanError(
+                'The layer %s has padding_id=%r, but its ids are of %s, so that it is none of them.'
+                % (self.name, padding, ids.dtype.name)
+            )
         decides = self.admission or self.eviction
         if (
             decides
@@ -215,42 +240,34 @@ class DynamicEmbedding(LateLayer):
         """Looks ids up.
 
         Args:
-            inputs: a tensor of integers or strings.
+            inputs: a tensor of integers or strings; with a combiner, or a list, as `EmbeddingBag`
+                takes it.
 
         Returns:
-            A tensor of one dimension more.
+            A tensor of one dimension more; with a combiner `[batch, output_dim]`.
         """
+        if self.combiner is not None:
+            entries = bags.entries_of(inputs, _as_ids, self.padding_id, self.name)
+            total = bags.sum_of_asked(self._values_of(entries.asked), entries)
+            return bags.combined(total, inputs, entries, self.combiner)
         ids = _as_ids(inputs)
         unique, places = tf.unique(tf.reshape(ids, [-1]))
-        training = None
-        if self.trainable and not id_index.is_to_predict():
-            training = tf.cast(self._package.backend.learning_phase(), tf.bool)
-        says = 'The layer %s takes any ids but %d, which stands for none' % (self.name, NO_ID)
-        with tf.control_dependencies([_check(tf.not_equal(unique, NO_ID), BATCH_MARK, says)]):
-            rows = self._index.rows_of(tf.identity(unique), training)
-        if training is not None:
-            with tf.control_dependencies([self._room_check(unique, rows, training)]):
-                rows = tf.identity(rows)
-        shared = self._index.shared_row
-        if shared is not None:
-            rows = tf.where(rows >= 0, rows, tf.fill(tf.shape(rows), tf.to_int64(shared)))
-        known, others = tf.where(rows >= 0)[:, 0], tf.where(rows < 0)[:, 0]
-        positions = [tf.cast(known, tf.int32), tf.cast(others, tf.int32)]
-        looked_up = tf.gather(rows, known)
-        if shared is None:
-            # Each id has a row of its own, so nobody needs to search them for repeats.
-            graph_queries.mark_no_repeats(looked_up)
-        values = tf.dynamic_stitch(
-            positions,
-            [
-                tf.gather(self.embeddings, looked_up),
-                self._initial(tf.gather(unique, others)),
-            ],
-        )
-        values.set_shape([None, self.output_dim])
-        output = _laid_out(values, tf.reshape(places, tf.shape(ids)))
+        output = _laid_out(self._values_of(unique), tf.reshape(places, tf.shape(ids)))
         output.set_shape(ids.shape.concatenate([self.output_dim]))
         return output
+
+    def compute_output_shape(self, input_shape):
+        """The shape of the output.
+
+        Args:
+            input_shape: that of the ids, or a list of the inputs' shapes.
+
+        Returns:
+            A tuple.
+        """
+        if self.combiner is None:
+            return super().compute_output_shape(input_shape)
+        return bags.count_of_shape(input_shape), self.output_dim
 
     def row_counts(self):
         """What has come of rows and ids, on all shards.
@@ -274,7 +291,42 @@ class DynamicEmbedding(LateLayer):
         for name in ('admission', 'eviction'):
             policy = getattr(self, name)
             config[name] = policy and policy.get_config()
-        return dict(config, capacity=self.capacity)
+        return dict(
+            config,
+            capacity=self.capacity,
+            combiner=self.combiner,
+            padding_id=self.padding_id,
+        )
+
+    def _values_of(self, ids):
+        """The rows `[n, output_dim]` of ids `[n]`, each once, that get rows if this is training."""
+        training = None
+        if self.trainable and not id_index.is_to_predict():
+            training = tf.cast(self._package.backend.learning_phase(), tf.bool)
+        says = 'The layer %s takes any ids but %d, which stands for none' % (self.name, NO_ID)
+        with tf.control_dependencies([_check(tf.not_equal(ids, NO_ID), BATCH_MARK, says)]):
+            rows = self._index.rows_of(tf.identity(ids), training)
+        if training is not None:
+            with tf.control_dependencies([self._room_check(ids, rows, training)]):
+                rows = tf.identity(rows)
+        shared = self._index.shared_row
+        if shared is not None:
+            rows = tf.where(rows >= 0, rows, tf.fill(tf.shape(rows), tf.to_int64(shared)))
+        known, others = tf.where(rows >= 0)[:, 0], tf.where(rows < 0)[:, 0]
+        positions = [tf.cast(known, tf.int32), tf.cast(others, tf.int32)]
+        looked_up = tf.gather(rows, known)
+        if shared is None:
+            # Each id has a row of its own, so nobody needs to search them for repeats.
+            graph_queries.mark_no_repeats(looked_up)
+        values = tf.dynamic_stitch(
+            positions,
+            [
+                tf.gather(self.embeddings, looked_up),
+                self._initial(tf.gather(ids, others)),
+            ],
+        )
+        values.set_shape([None, self.output_dim])
+        return values
 
     def _room_check(self, ids, rows, training):
         """An operation that fails in training if there are too few rows."""
@@ -288,45 +340,8 @@ class DynamicEmbedding(LateLayer):
         return _check(fits, FULL_MARK, says % (self.name, self.capacity))
 
     def _initial(self, ids):
-        """The values `[n, output_dim]` that the rows of ids `[n]` begin with."""
-        config, width = self.initializer.get_config(), self.output_dim
         dtype = self.embeddings.dtype.base_dtype
-        if 'minval' in config:
-            low, high = config['minval'], config['maxval']
-            values = low + (high - low) * id_hashes.uniform(ids, width, config['seed'])
-        elif 'stddev' in config:
-            drawn = id_hashes.normal(ids, width, config['seed'])
-            values = config['mean'] + config['stddev'] * drawn
-        else:
-            constants = {'Zeros': 0.0, 'Ones': 1.0}
-            value = constants.get(type(self.initializer).__name__, config.get('value'))
-            values = tf.fill(tf.stack([tf.size(ids), width]), value)
-        return tf.cast(values, dtype)
-
-
-_NAMES = ('uniform', 'normal', 'zeros', 'ones')
-_KINDS = ('RandomUniform', 'RandomNormal', 'Constant', 'Zeros', 'Ones')
-
-
-def _initializer(package, given, name):
-    """The initializer, of Keras, with a seed; `name` is that of the layer."""
-    initializers = package.module.initializers
-    made = initializers.get(given)
-    # With TensorFlow 1.11 some of `tf.keras` are TensorFlow's. With TensorFlow 2 those that names
-    # mean in a graph are others than the classes.
-    known = isinstance(made, tuple(getattr(initializers, kind) for kind in _KINDS))
-    known = known or type(made) in [type(initializers.get(kind)) for kind in _NAMES]
-    if not known or type(made).__name__ not in _KINDS:
-        raise PlanError(
-            "DynamicEmbedding makes a row's first values of its id: as 'uniform', 'normal', "
-            "'zeros', 'ones', or Keras's RandomUniform, RandomNormal or Constant, but not as %r."
-            % (given,)
-        )
-    config = made.get_config()
-    if 'seed' in config and config['seed'] is None:
-        config['seed'] = zlib.crc32(name.encode('utf-8'))
-        made = type(made).from_config(config)
-    return made
+        return tf.cast(first_values.of_ids(ids, self.output_dim, self.initializer), dtype)
 
 
 def _as_ids(inputs):

@@ -35,6 +35,7 @@ class Run(NamedTuple):
         wrap: arguments of the `ParallaxOptimizer`.
         moves: what the request is changed to after each two steps.
         steps: how many there are.
+        combiner: the layer's.
     """
 
     optimizer: Callable
@@ -43,6 +44,7 @@ class Run(NamedTuple):
     wrap: dict = {}
     moves: tuple = ()
     steps: int = dynamic.STEPS
+    combiner: Optional[str] = None
 
 
 def adagrad(keras):
@@ -67,6 +69,7 @@ RUNS = {
     'accumulated': Run(adagrad, wrap={'accumulate_steps': 2}),
     'auto': Run(adagrad, {'architecture': 'auto'}, steps=90),
     'search': Run(adagrad, {'partitions': 'search'}, steps=60),
+    'bags': Run(adagrad, resumed={'partitions': 3}, combiner='mean'),
 }
 #: Those of which it is checked what a table says that is full, and one that is frozen too late.
 REFUSED = ('adagrad', 'adam')
@@ -78,7 +81,12 @@ def compiled(keras, package, run, arguments):
     with kp.ParallaxStrategy(**arguments) as strategy:
         initializer = dynamic.initializer(keras, KIND)
         table = kp.layers.DynamicEmbedding(
-            dynamic.WIDTH, dynamic.CAPACITY, initializer=initializer, keras=package, name='table'
+            dynamic.WIDTH,
+            dynamic.CAPACITY,
+            initializer=initializer,
+            combiner=run.combiner,
+            keras=package,
+            name='table',
         )
         model = dynamic.model_of(keras, table)
         optimizer = kp.ParallaxOptimizer(run.optimizer(keras), keras=package, **run.wrap)
@@ -216,7 +224,10 @@ def main(package, folder, *names):
         for key, value in trained(keras, package, name, os.path.join(folder, name)).items():
             found['ours.' + key] = value
         if rank == 0:
-            plain = dynamic.plain(keras, KIND, RUNS[name].optimizer, RUNS[name].steps)
+            run = RUNS[name]
+            # By the layer itself, or in Keras's own way.
+            combine = {'combine': dynamic.mean_of(keras)} if run.combiner else {}
+            plain = dynamic.plain(keras, KIND, run.optimizer, run.steps, **combine)
             found.update(zip(['plain.' + key for key in PLAIN], plain))
         job.start().barrier()
         if name in REFUSED:

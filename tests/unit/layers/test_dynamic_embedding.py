@@ -3,6 +3,7 @@
 import contextlib
 import os
 
+import bags
 import cases
 import dynamic
 import numpy as np
@@ -70,6 +71,114 @@ def test_it_trains_as_plain_keras_on_ids_that_a_dict_numbers(package, kind, has_
     for number, id_ in enumerate(ids.tolist()):
         if id_ in of_ids:
             np.testing.assert_allclose(of_ids[id_], rows[number], rtol=0, atol=1e-5)
+
+
+#: Raw ids for the numbers in `bags.BAGS`, and what they are padded with.
+RAW = dict(enumerate(dynamic.raw_ids()[: bags.ROWS].tolist()))
+NONE = 2**40
+
+
+@pytest.mark.parametrize('combiner', ['sum', 'mean', 'sqrtn'])
+@pytest.mark.parametrize('form', bags.FORMS)
+@pytest.mark.parametrize('weighted', [False, True])
+def test_bags_of_ids_are_tensorflows_lookup_of_sparse_ids(combiner, form, weighted):
+    package, kind = KERAS_PACKAGES[0], 'RandomNormal'
+    keras = cases.keras_module(package)
+    keras.backend.clear_session()
+    table = kp.layers.DynamicEmbedding(
+        dynamic.WIDTH,
+        99,
+        combiner=combiner,
+        padding_id=NONE,
+        initializer=dynamic.initializer(keras, kind),
+        keras=package,
+    )
+    raw = [[RAW[number] for number in bag] for bag in bags.BAGS]
+    weights = bags.WEIGHTS if weighted else None
+    output = table(bags.inputs_of(form, raw, weights, NONE, np.int64))
+    assert output.shape.is_compatible_with([len(raw), dynamic.WIDTH])
+    assert output.shape[1].value == dynamic.WIDTH
+    factors = bags.factors_of(len(raw), dynamic.WIDTH)
+    gradient = tf.gradients(tf.reduce_sum(output * factors), [table.embeddings])[0]
+    session, phase = keras.backend.get_session(), keras.backend.learning_phase()
+    # Some ids have rows, the others are looked up as they begin.
+    session.run(output, {phase: 1})
+    rows = dynamic.first_rows(list(RAW.values()), dynamic.WIDTH, kind, **dynamic.INITIALIZERS[kind])
+    found, gradient = session.run([output, tf.convert_to_tensor(gradient)], {phase: 1})
+    truth, of_rows = bags.expected(combiner, bags.BAGS, weights, rows)[:2]
+    np.testing.assert_allclose(found, truth, rtol=1e-5, atol=1e-6)
+    ids = table.get_weights()[1].tolist()
+    asked = {number for bag in bags.BAGS for number in bag}
+    assert set(ids) - {dynamic.NO_ID} == {RAW[number] for number in asked}
+    for number in asked:
+        place = ids.index(RAW[number])
+        np.testing.assert_allclose(gradient[place], of_rows[number], rtol=1e-4, atol=1e-5)
+
+
+@every_package
+def test_bags_train_as_rows_that_keras_averages(package):
+    keras = cases.keras_module(package)
+    kind = 'RandomUniform'
+    plain = dynamic.plain(keras, kind, OPTIMIZERS[kind], combine=dynamic.mean_of(keras))
+    losses, _, predicted = plain
+    keras.backend.clear_session()
+    with kp.ParallaxStrategy():
+        table = kp.layers.DynamicEmbedding(
+            dynamic.WIDTH,
+            dynamic.CAPACITY,
+            initializer=dynamic.initializer(keras, kind),
+            combiner='mean',
+            keras=package,
+            name='table',
+        )
+        model = dynamic.model_of(keras, table)
+        model.compile(OPTIMIZERS[kind](keras), 'mse')
+    ids = dynamic.raw_ids()
+    ours = [model.train_on_batch(*dynamic.batch(step, ids)) for step in range(dynamic.STEPS)]
+    np.testing.assert_allclose(ours, losses, rtol=1e-5)
+    np.testing.assert_allclose(model.predict(dynamic.asked_inputs(ids)), predicted, atol=1e-5)
+    assert set(dynamic.rows_by_id(table)) == dynamic.trained_ids()
+
+
+@every_package
+def test_bags_of_words_are_saved_loaded_and_exported(package, tmpdir):
+    keras = cases.keras_module(package)
+    words = np.array([['north', 'south', 'north'], ['west', '', '']], object)
+    keras.backend.clear_session()
+    with kp.ParallaxStrategy():
+        text = keras.layers.Input((3,), dtype='string')
+        table = kp.layers.DynamicEmbedding(
+            2, 9, combiner='sum', padding_id='', keras=package, name='table'
+        )
+        model = keras.models.Model(text, table(text))
+        model.compile('sgd', 'mse')
+    model.train_on_batch(words, np.ones([2, 2]))
+    assert len(known_ids(model)) == 3
+    sums = model.predict(words)
+    apart = model.predict(np.array([['south', '', ''], ['north', '', 'north']], object))
+    np.testing.assert_allclose(sums[0], apart.sum(0), rtol=1e-6)
+    path = os.path.join(str(tmpdir), 'model.h5')
+    model.save(path)
+    keras.backend.clear_session()
+    with kp.ParallaxStrategy():
+        loaded = kp.load_model(path)
+    np.testing.assert_array_equal(loaded.predict(words), sums)
+    # It compares what is exported with the model.
+    kp.export_saved_model(loaded, os.path.join(str(tmpdir), 'export'), inputs=words)
+
+
+def test_a_batch_of_bags_without_any_id_gives_zeros_and_no_rows():
+    keras = cases.keras_module(KERAS_PACKAGES[0])
+    keras.backend.clear_session()
+    with kp.ParallaxStrategy():
+        ids = keras.layers.Input((3,), dtype='int64')
+        table = kp.layers.DynamicEmbedding(2, 9, combiner='mean', padding_id=-1, name='table')
+        model = keras.models.Model(ids, table(ids))
+        model.compile('sgd', 'mse')
+    nothing = np.full([4, 3], -1)
+    model.train_on_batch(nothing, np.ones([4, 2]))
+    assert model.predict(nothing).tolist() == [[0.0, 0.0]] * 4
+    assert known_ids(model) == []
 
 
 @every_package
@@ -168,6 +277,12 @@ def test_a_saved_model_keeps_what_unknown_ids_begin_with(package, tmpdir):
         ({'capacity': 1.5}, 'capacity must be a positive integer, but got 1.5'),
         ({'initializer': 'glorot_uniform'}, "but not as 'glorot_uniform'"),
         ({'mask_zero': True}, 'no argument mask_zero'),
+        ({'combiner': 'max'}, "combiner must be one of 'sum', 'mean', 'sqrtn', but 'max'"),
+        ({'padding_id': 0}, 'padding_id is for bags: give a combiner'),
+        (
+            {'combiner': 'sum', 'padding_id': 0.5},
+            'padding_id must be an integer, a string or None, but got 0.5',
+        ),
         ({'embeddings_regularizer': 'l2'}, 'no argument embeddings_regularizer'),
     ],
 )
@@ -182,6 +297,22 @@ def test_ids_that_are_neither_integers_nor_text_are_refused():
     ids = keras.layers.Input((3,), dtype='float32')
     with pytest.raises(kp.PlanError, match='takes one tensor of integers or strings.*float32'):
         kp.layers.DynamicEmbedding(2, 9, name='table')(ids)
+
+
+@pytest.mark.parametrize(
+    'arguments, make, said',
+    [
+        ({}, lambda: tf.zeros([2, 3]), 'takes ids of integers or strings.*but got one of float32'),
+        ({}, lambda: tf.zeros([2, 3, 4], tf.int64), r'takes inputs \[batch, length\]'),
+        ({'padding_id': ''}, lambda: tf.zeros([2, 3], tf.int64), "padding_id='', but its ids are"),
+        ({'padding_id': 0}, lambda: tf.constant([['']]), 'padding_id=0, but its ids are of string'),
+    ],
+)
+def test_inputs_that_are_no_bags_are_refused(arguments, make, said):
+    cases.keras_module(KERAS_PACKAGES[0]).backend.clear_session()
+    table = kp.layers.DynamicEmbedding(2, 9, combiner='sum', keras=KERAS_PACKAGES[0], **arguments)
+    with pytest.raises(kp.PlanError, match=said):
+        table(make())
 
 
 @every_package
