@@ -73,7 +73,7 @@ def test_it_trains_as_plain_keras_on_ids_that_a_dict_numbers(package, kind, has_
             np.testing.assert_allclose(of_ids[id_], rows[number], rtol=0, atol=1e-5)
 
 
-#: Raw ids for the numbers in `bags.BAGS`, and what they are padded with.
+#: Raw ids for the numbers in the bags of tests, and what they are padded with.
 RAW = dict(enumerate(dynamic.raw_ids()[: bags.ROWS].tolist()))
 NONE = 2**40
 
