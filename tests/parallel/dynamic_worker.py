@@ -69,7 +69,7 @@ RUNS = {
     'accumulated': Run(adagrad, wrap={'accumulate_steps': 2}),
     'auto': Run(adagrad, {'architecture': 'auto'}, steps=90),
     'search': Run(adagrad, {'partitions': 'search'}, steps=60),
-    'bags': Run(adagrad, resumed={'partitions': 3}, combiner='mean'),
+    'bags': Run(adagrad, combiner='mean'),
 }
 #: Those of which it is checked what a table says that is full, and one that is frozen too late.
 REFUSED = ('adagrad', 'adam')
