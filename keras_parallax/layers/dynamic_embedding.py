@@ -155,7 +155,11 @@ class DynamicEmbedding(LateLayer):
             problem = 'a SparseTensor'
         if ids.dtype not in (tf.int32, tf.int64, tf.string):
             problem = 'one of %s' % ids.dtype.name
-        elif any(map(tensorflow_api.is_in_control_flow, inputs)):
+        elif any(
+            tensorflow_api.is_in_control_flow(part)
+            for tensor in inputs
+            for part in tensorflow_api.ragged_parts(tensor) or [tensor]
+        ):
             problem = 'one in a loop or a branch; call it before'
         if problem is not None:
             raise PlanError(
