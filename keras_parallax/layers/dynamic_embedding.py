@@ -308,9 +308,13 @@ class DynamicEmbedding(LateLayer):
         if self.trainable and not id_index.is_to_predict():
             training = tf.cast(self._package.backend.learning_phase(), tf.bool)
         says = 'The layer %s takes any ids but %d, which stands for none' % (self.name, NO_ID)
-        with tf.control_dependencies([_check(tf.not_equal(ids, NO_ID), BATCH_MARK, says)]):
+        checks = [_check(tf.not_equal(ids, NO_ID), BATCH_MARK, says)]
+        if training is not None and self.eviction is not None:
+            # It is known before any id gets a row.
+            checks.append(self._room_check(ids, None, training))
+        with tf.control_dependencies(checks):
             rows = self._index.rows_of(tf.identity(ids), training)
-        if training is not None:
+        if training is not None and self.eviction is None:
             with tf.control_dependencies([self._room_check(ids, rows, training)]):
                 rows = tf.identity(rows)
         shared = self._index.shared_row
