@@ -157,6 +157,7 @@ def test_a_file_of_rows_of_16_bits_has_32_and_loads_in_plain_keras(job):
         file.visititems(lambda _, one: dtypes.append(getattr(one, 'dtype', np.float32)))
     assert set(map(np.dtype, dtypes)) <= {np.dtype('float32'), np.dtype('int64')}
     keras = keras_module(KERAS_PACKAGES[0])
+    keras.backend.clear_session()  # Another test of this process may have left its session there.
     (loaded,) = keras.models.load_model(path).get_layer('table').get_weights()
     np.testing.assert_array_equal(loaded, ours['ours.end.table'])
 
