@@ -16,6 +16,15 @@ _GATHERS = {'Gather', 'GatherV2', 'ResourceGather'}
 ENTRANCES = {'Enter', 'RefEnter', 'Switch', 'RefSwitch'}
 
 
+#: Operations whose output may be the memory of their first input. TensorFlow's kernels do not copy
+#: in them, so that whoever reads the output of one on a variable reads the variable.
+_SHARES_MEMORY = {
+    'Bitcast', 'CheckNumerics', 'ExpandDims', 'Identity', 'PlaceholderWithDefault',
+    'PreventGradient', 'RefIdentity', 'Reshape', 'Slice', 'Snapshot', 'Squeeze', 'StopGradient',
+    'StridedSlice',
+}  # fmt: skip
+
+
 #: Operations that write a whole variable.
 WRITES = {
     'Assign',
@@ -235,9 +244,8 @@ def write_after_reads(updates, since):
         while pending:
             tensor = pending.pop()
             for reader in tensor.consumers():
-                if reader.type == 'Identity':
-                    # An identity of a reference is the same memory: its readers count too.
-                    pending.extend(reader.outputs)
+                if reader.type in _SHARES_MEMORY:
+                    pending.extend(reader.outputs)  # Their readers count, too.
                 if reader in recent and reader not in later and reader.type not in WRITES:
                     readers.add(reader)
         tensorflow_api.add_control_inputs(write, readers)

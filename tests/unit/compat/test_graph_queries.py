@@ -348,6 +348,25 @@ def test_assignments_wait_for_the_reads_of_the_old_value(resource):
         assert output.op in earlier or copies and copies <= earlier
 
 
+@pytest.mark.parametrize(
+    'view',
+    [
+        lambda number: tf.reshape(number, [1]),
+        lambda number: tf.squeeze(tf.expand_dims(tf.stop_gradient(number), 0)),
+        lambda number: tf.reshape(number, [1])[0:1],
+        lambda number: tf.bitcast(number, tf.float32),
+    ],
+    ids=['reshape', 'dims', 'slice', 'bitcast'],
+)
+def test_assignments_wait_for_who_reads_a_view_of_the_variables_memory(view):
+    variable = counter(resource=False)
+    gate = tensorflow_api.operation_id(tf.no_op())
+    reader = tf.add(view(variable), 1)
+    write = tf.assign_add(variable, 1).op
+    graph_queries.write_after_reads([write, reader.op], since=gate)
+    assert reader.op in graph_queries.ancestors([write])
+
+
 @KINDS
 def test_every_reader_sees_the_old_value_in_every_run(resource):
     variable = counter(resource)
