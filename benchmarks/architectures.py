@@ -93,7 +93,7 @@ def main(chosen, rounds, steps, out):
         found.append(kept(title, records))
         print(scripts.architectures_table(found), flush=True)
     if out:
-        results.publish(out, 'architectures', found)
+        results.publish_part(out, 'architectures', found, ['title'])
     slow = [
         setting['title']
         for setting in found

@@ -91,6 +91,34 @@ def publish(folder, name, found):
     write(os.path.join(folder, name + '.json'), content)
 
 
+def publish_part(folder, name, found, told_by):
+    """As `publish`, of a benchmark that can measure a part; the rest of what was kept stays.
+
+    Args:
+        folder: what keeps it.
+        name: the benchmark's, one of `scripts.SCRIPTS`.
+        found: a list of dicts.
+        told_by: names of their entries that tell what was measured.
+    """
+    former = published(folder, name) or {'results': []}
+    keys = {_key(one, told_by): one for one in found}
+    stays = [one for one in former['results'] if _key(one, told_by) not in keys]
+    placed = [keys.pop(_key(one, told_by), one) for one in former['results']]
+    publish(folder, name, placed + list(keys.values()))
+    if stays:
+        content = published(folder, name)
+        days = {former['date'].split(' to ')[0], content['date']}
+        content['date'] = ' to '.join(sorted(days))
+        if former['sources'] != content['sources']:
+            content['sources'] = None  # Of several sources, and so not current.
+        write(os.path.join(folder, name + '.json'), content)
+
+
+def _key(result, told_by):
+    """The named entries of a result, a tuple."""
+    return tuple(result[name] for name in told_by)
+
+
 def published(folder, name):
     """What a benchmark in `scripts.SCRIPTS` has left in a folder, or `None`."""
     path = os.path.join(folder, name + '.json')

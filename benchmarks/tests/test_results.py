@@ -36,6 +36,27 @@ def test_a_benchmark_that_is_a_script_of_its_own_is_published_until_its_sources_
     assert not results.is_current(folder, 'startup')
 
 
+def test_a_part_that_is_measured_anew_leaves_the_rest_and_is_current_when_all_is(tmp_path):
+    def result(title, number):
+        return {'title': title, 'hosts': 2, 'number': number}
+
+    folder, told_by = str(tmp_path), ['title', 'hosts']
+    results.publish_part(folder, 'startup', [result('a', 1), result('b', 2)], told_by)
+    results.publish_part(folder, 'startup', [result('c', 3), result('a', 4)], told_by)
+    content = results.published(folder, 'startup')
+    assert content['results'] == [result('a', 4), result('b', 2), result('c', 3)]
+    assert results.is_current(folder, 'startup')
+    path, today = tmp_path / 'startup.json', content['date']
+    of_others = path.read_text().replace(content['sources'], 'others')
+    path.write_text(of_others.replace(today, '2001-02-03'))
+    results.publish_part(folder, 'startup', [result('b', 5)], told_by)
+    assert not results.is_current(folder, 'startup')
+    assert results.published(folder, 'startup')['date'] == '2001-02-03 to ' + today
+    results.publish_part(folder, 'startup', [result(name, 6) for name in 'abc'], told_by)
+    assert results.is_current(folder, 'startup')
+    assert results.published(folder, 'startup')['date'] == today
+
+
 def test_what_was_committed_can_be_read():
     records = results.Results(COMMITTED).records
     assert len(compare.variants(records)) > 10 and all(one['sources'] for one in records)
