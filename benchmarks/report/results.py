@@ -73,7 +73,8 @@ class Results:
 
 
 def write(path, content):
-    """Writes a file of JSON, whole or not at all."""
+    """Writes a file of JSON, whole or not at all, in a folder that is made if there is none."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path + '.new', 'w') as file:
         json.dump(content, file, indent=1)
         file.write('\n')

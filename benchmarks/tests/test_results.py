@@ -40,13 +40,13 @@ def test_a_part_that_is_measured_anew_leaves_the_rest_and_is_current_when_all_is
     def result(title, number):
         return {'title': title, 'hosts': 2, 'number': number}
 
-    folder, told_by = str(tmp_path), ['title', 'hosts']
+    folder, told_by = str(tmp_path / 'made'), ['title', 'hosts']
     results.publish_part(folder, 'startup', [result('a', 1), result('b', 2)], told_by)
     results.publish_part(folder, 'startup', [result('c', 3), result('a', 4)], told_by)
     content = results.published(folder, 'startup')
     assert content['results'] == [result('a', 4), result('b', 2), result('c', 3)]
     assert results.is_current(folder, 'startup')
-    path, today = tmp_path / 'startup.json', content['date']
+    path, today = tmp_path / 'made' / 'startup.json', content['date']
     of_others = path.read_text().replace(content['sources'], 'others')
     path.write_text(of_others.replace(today, '2001-02-03'))
     results.publish_part(folder, 'startup', [result('b', 5)], told_by)
