@@ -116,7 +116,9 @@ def build_updates(optimizer, keras_updates, variables, dense, of_rank, loss, cli
                     storage.extend(slots)
             way = of_rank.ways[table]
             operations.extend(
-                table_updates.apply_by_row(way.optimizer or optimizer, way.rule, part, slots)
+                table_updates.apply_by_row(
+                    way.optimizer or optimizer, way.rule, part, slots, of_rank.sync
+                )
             )
     pairs = _pairs(variables, dense, of_rank)
     since = tensorflow_api.operation_id(tf.no_op())
