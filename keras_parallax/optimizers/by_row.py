@@ -82,7 +82,9 @@ class _ByRow(LatePackage):
             values.set_shape([None] + param.shape.as_list()[1:])
             decrease, new = rule.step(self, values, [tf.gather(slot, rows) for slot in slots])
             writes = [tf.scatter_update(slot, rows, value) for slot, value in zip(slots, new)]
-            return writes + [tf.scatter_sub(param, rows, decrease)]
+            # Faster than a scattered subtraction (`updates/table_updates.py`).
+            moved = tf.gather(param, rows) - decrease
+            return writes + [tf.scatter_update(param, rows, moved)]
         gradient = tf.convert_to_tensor(gradient)
         decrease, new = rule.step(self, gradient, [slot + 0.0 for slot in slots])
         moved = param - decrease
