@@ -83,13 +83,7 @@ def write(path, content):
 
 def publish(folder, name, found):
     """Keeps what a benchmark in `scripts.SCRIPTS` has measured, with machine and day."""
-    content = {
-        'machine': machine(),
-        'date': time.strftime('%Y-%m-%d'),
-        'sources': sources.fingerprint([name]),
-        'results': found,
-    }
-    write(os.path.join(folder, name + '.json'), content)
+    write(os.path.join(folder, name + '.json'), _content(name, found))
 
 
 def publish_part(folder, name, found, told_by):
@@ -102,17 +96,24 @@ def publish_part(folder, name, found, told_by):
         told_by: names of their entries that tell what was measured.
     """
     former = published(folder, name) or {'results': []}
-    keys = {_key(one, told_by): one for one in found}
-    stays = [one for one in former['results'] if _key(one, told_by) not in keys]
-    placed = [keys.pop(_key(one, told_by), one) for one in former['results']]
-    publish(folder, name, placed + list(keys.values()))
-    if stays:
-        content = published(folder, name)
+    measured = {_key(one, told_by): one for one in found}
+    placed = {_key(one, told_by): one for one in former['results']}
+    content = _content(name, list({**placed, **measured}.values()))
+    if placed.keys() - measured.keys():
         days = {former['date'].split(' to ')[0], content['date']}
         content['date'] = ' to '.join(sorted(days))
         if former['sources'] != content['sources']:
             content['sources'] = None  # Of several sources, and so not current.
-        write(os.path.join(folder, name + '.json'), content)
+    write(os.path.join(folder, name + '.json'), content)
+
+
+def _content(name, found):
+    return {
+        'machine': machine(),
+        'date': time.strftime('%Y-%m-%d'),
+        'sources': sources.fingerprint([name]),
+        'results': found,
+    }
 
 
 def _key(result, told_by):
