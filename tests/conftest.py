@@ -36,6 +36,14 @@ def group_of(item):
     return ' '.join([file] + values)
 
 
+def pytest_addoption(parser):
+    parser.addoption(
+        '--every',
+        action='store_true',
+        help='also run tests that cover what others do (tests/README.md)',
+    )
+
+
 def pytest_ignore_collect(collection_path):
     """Leaves out files that the installed stack does not run."""
     file = os.path.relpath(str(collection_path), ROOT)
@@ -48,14 +56,10 @@ def pytest_report_header():
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    of_files = {}
-    for item in items:
-        of_files.setdefault(file_of(item), []).append(item.name)
-    left_out = {file: exhaustive.left_out(file, names) for file, names in of_files.items()}
-    config.hook.pytest_deselected(
-        items=[item for item in items if item.name in left_out[file_of(item)]]
-    )
-    items[:] = [item for item in items if item.name not in left_out[file_of(item)]]
+    if not config.getoption('every'):
+        covered = _covered(items)
+        config.hook.pytest_deselected(items=[item for item in items if item in covered])
+        items[:] = [item for item in items if item not in covered]
     for item in items:
         item.add_marker(pytest.mark.xdist_group(group_of(item)))
         reason = stacks.reason_against('%s::%s' % (file_of(item), item.name))
@@ -63,6 +67,21 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker(pytest.mark.skip(reason=reason))
         if exhaustive.is_exhaustive(file_of(item), item.name):
             item.add_marker(pytest.mark.exhaustive)
+
+
+def _covered(items):
+    """The tests among some that show what others do."""
+    of_files = {}
+    for item in items:
+        of_files.setdefault(file_of(item), []).append(item.name)
+    left_out = {file: exhaustive.left_out(file, names) for file, names in of_files.items()}
+    return {
+        item
+        for item in items
+        if item.get_closest_marker('covered')
+        or exhaustive.is_covered(file_of(item), item.name)
+        or item.name in left_out[file_of(item)]
+    }
 
 
 @pytest.fixture(scope='session', autouse=True)

@@ -120,7 +120,7 @@ MUTATIONS = [
         'items = [queue.dequeue() for queue in queues.values()]',
         'items = [queue.dequeue() for queue in queues.values()][:0]',
         'tests/cluster/test_local_aggregation.py::'
-        'test_two_workers_on_each_of_two_hosts_equal_plain_keras[tf.keras]',
+        'test_two_workers_on_each_of_two_hosts_equal_plain_keras',
     ),
     Mutation(
         'updates/clipping.py',

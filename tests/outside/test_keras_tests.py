@@ -8,13 +8,17 @@ import pytest
 # Not those of optimizers, nor the integration tests, which train each for long until it is good
 # enough, where `test_equality.py` compares every number.
 TESTS = """
-keras/test_callbacks.py keras/test_sequential_model.py
-keras/engine/test_training.py keras/engine/test_topology.py test_model_saving.py
-test_model_pickling.py test_loss_weighting.py test_loss_masking.py test_dynamic_trainability.py
-keras/metrics_test.py keras/layers/embeddings_test.py keras/wrappers/scikit_learn_test.py
+keras/test_callbacks.py keras/test_sequential_model.py keras/engine/test_training.py
+test_model_saving.py test_loss_masking.py test_dynamic_trainability.py
+keras/layers/embeddings_test.py
 """.split()
-#: Of one process only: what they call does not know of ranks.
-ALONE = 'keras/regularizers_test.py keras/constraints_test.py'.split()
+#: Of one process only: what they call does not know of ranks, or `test_compiling.py`,
+#: `test_metrics.py` and `test_training.py` compare it on two.
+ALONE = """
+keras/regularizers_test.py keras/constraints_test.py keras/engine/test_topology.py
+test_model_pickling.py test_loss_weighting.py keras/metrics_test.py
+keras/wrappers/scikit_learn_test.py
+""".split()
 #: They fail without us as well: PyYAML's `load` wants a loader, and a test wants a warning that
 #: is silenced here.
 FAIL_IN_PLAIN_KERAS = {

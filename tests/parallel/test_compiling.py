@@ -38,10 +38,16 @@ def package(request):
 
 
 @pytest.fixture(scope='module')
-def job(package, tmpdir_factory):
-    """The `Outcome` of a job and its folder: all scripts, one after the other."""
+def job(request, package, tmpdir_factory):
+    """The `Outcome` of a job and its folder: selected scripts, one after the other."""
     folder = str(tmpdir_factory.mktemp('compiling'))
-    names = list(user_scripts.SCRIPTS) + OTHERS
+    selected = [
+        item.callspec.params
+        for item in request.session.items
+        if item.module is request.module and hasattr(item, 'callspec')
+    ]
+    asked = [of.get('name') for of in selected if of['package'] == package]
+    names = [name for name in list(user_scripts.SCRIPTS) + OTHERS if name in asked]
     names = [name for name in names if not stacks.reason_against(WORKER + name)]
     outcome = launch.run(RANKS, 'parallel/compiling_worker.py', folder, package, *names)
     return outcome, folder
@@ -92,21 +98,28 @@ def test_a_script_with_no_line_of_ours_but_the_scope_equals_plain_keras(results,
             np.testing.assert_allclose(found, wanted, rtol=0, atol=TOLERANCE * largest)
 
 
-def test_a_model_of_the_scope_that_is_compiled_after_it_is_refused_before_its_first_step(results):
-    for errors in results('compiled_after'):
+@pytest.mark.parametrize('name', ['compiled_after'])
+def test_a_model_of_the_scope_that_is_compiled_after_it_is_refused_before_its_first_step(
+    results, name
+):
+    for errors in results(name):
         assert list(map(str, errors)) == 7 * [OUTSIDE]
 
 
-def test_updates_of_an_optimizer_that_is_not_wrapped_are_refused_where_they_are_built(results):
-    for errors in results('own_step_not_wrapped'):
+@pytest.mark.parametrize('name', ['own_step_not_wrapped'])
+def test_updates_of_an_optimizer_that_is_not_wrapped_are_refused_where_they_are_built(
+    results, name
+):
+    for errors in results(name):
         assert len(errors) == 2
         for error in map(str, errors):
             assert error.startswith('ScopeError: ') and 'kp.ParallaxOptimizer(' in error
 
 
-def test_a_step_by_hand_that_exchanges_nothing_is_refused_and_one_that_does_is_not(results):
+@pytest.mark.parametrize('name', ['step_by_hand'])
+def test_a_step_by_hand_that_exchanges_nothing_is_refused_and_one_that_does_is_not(results, name):
     weights = []
-    for *errors, weight in results('step_by_hand'):
+    for *errors, weight in results(name):
         assert len(errors) == 2
         for error in map(str, errors):
             assert error.startswith('ScopeError: A step of the script writes gradients'), error
@@ -114,33 +127,38 @@ def test_a_step_by_hand_that_exchanges_nothing_is_refused_and_one_that_does_is_n
     np.testing.assert_array_equal(*weights)
 
 
-def test_a_model_that_is_loaded_after_the_scope_predicts(results):
-    for expected, found in results('loaded_after'):
+@pytest.mark.parametrize('name', ['loaded_after'])
+def test_a_model_that_is_loaded_after_the_scope_predicts(results, name):
+    for expected, found in results(name):
         np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
-def test_an_optimizer_of_horovod_is_refused_by_name(results):
-    for errors in results('of_horovod'):
+@pytest.mark.parametrize('name', ['of_horovod'])
+def test_an_optimizer_of_horovod_is_refused_by_name(results, name):
+    for errors in results(name):
         assert len(errors) == 5
         for error in map(str, errors):
             assert error.startswith('PlanError: The optimizer is a DistributedOptimizer of Horovod')
 
 
-def test_a_penalty_that_keras_sums_over_the_batch_is_warned_about_on_rank_0(results):
-    (rank, *texts), (other,) = results('summed_penalty')
+@pytest.mark.parametrize('name', ['summed_penalty'])
+def test_a_penalty_that_keras_sums_over_the_batch_is_warned_about_on_rank_0(results, name):
+    (rank, *texts), (other,) = results(name)
     assert (rank, other) == (0, 1)
     assert len(texts) == SUMS_ACTIVITY_PENALTIES
     for text in texts:
         assert 'of penalized over the batch' in str(text) and 'its factors by 2' in str(text)
 
 
-def test_a_graph_that_replaces_that_of_the_scope_is_refused_at_compile(results):
-    for (error,) in results('cleared_inside'):
+@pytest.mark.parametrize('name', ['cleared_inside'])
+def test_a_graph_that_replaces_that_of_the_scope_is_refused_at_compile(results, name):
+    for (error,) in results(name):
         assert str(error).startswith('ScopeError: ') and 'clear_session() or' in str(error)
 
 
-def test_training_outside_of_all_scopes_is_warned_about_once_for_each_model(results):
-    for alone, exchanged in results('never_entered'):
+@pytest.mark.parametrize('name', ['never_entered'])
+def test_training_outside_of_all_scopes_is_warned_about_once_for_each_model(results, name):
+    for alone, exchanged in results(name):
         assert 'each of the 2 ranks trains it alone' in str(alone)
         assert 'every rank holds all rows of its tables' in str(exchanged)
 

@@ -10,11 +10,14 @@ import pytest
 ROOT = os.path.dirname(launch.HERE)
 
 
-@pytest.mark.parametrize('file', sorted(exhaustive.SAMPLED))
-def test_each_pattern_is_of_a_test_of_its_file(file):
+@pytest.mark.parametrize(
+    'table, file',
+    [(table, file) for table in ('COVERED', 'SAMPLED') for file in getattr(exhaustive, table)],
+)
+def test_each_pattern_is_of_a_test_of_its_file(table, file):
     with open(os.path.join(ROOT, file)) as source:
         tests = re.findall(r'^def (test_\w+)', source.read(), re.MULTILINE)
-    for pattern, _, reason in exhaustive.SAMPLED[file]:
+    for pattern, _, reason in getattr(exhaustive, table)[file]:
         assert [test for test in tests if re.fullmatch(pattern, test)]
         assert reason
 
@@ -34,6 +37,15 @@ def test_a_test_is_left_out_by_its_parameters_or_altogether(monkeypatch):
     assert found == [False, False, True, False, True, True]
     assert not exhaustive.is_exhaustive('another.py', 'test_b')
     assert exhaustive.is_exhaustive('tests/outside/test_given.py', 'test_x')
+
+
+def test_a_test_is_covered_with_some_parameters_or_altogether(monkeypatch):
+    covered = {'some.py': [('test_a', '2-.*', 'why'), ('test_b.*', None, 'why')]}
+    monkeypatch.setattr(exhaustive, 'COVERED', covered)
+    names = ['test_a', 'test_a[2-keras]', 'test_a[3-keras]', 'test_b', 'test_bc[2-x]', 'test_c']
+    found = [exhaustive.is_covered('some.py', name) for name in names]
+    assert found == [False, True, False, True, True, False]
+    assert not exhaustive.is_covered('another.py', 'test_b')
 
 
 def test_of_tests_that_differ_in_the_package_one_runs_in_turn(monkeypatch):
