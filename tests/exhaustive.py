@@ -77,6 +77,24 @@ SAMPLED = {
         )
     ],
     'tests/parallel/test_barrier.py': [('.*', 'tensorflow', 'all three wait by one queue')],
+    'tests/parallel/test_behaviour.py': [
+        (
+            'test_(a_profile|of_a_profile|tensorboard|the_projector|each_rank_exports).*',
+            None,
+            'tests/unit/callbacks/ has what these callbacks write, of one process',
+        ),
+        (
+            'test_(a_lookup_made|a_model_that|a_tower|a_table_that_two|a_regularizer|hot_tables|'
+            'after_a_summary|files_with_slots|the_session_is_local|weights_are_whole).*',
+            None,
+            'what few scripts do; the others train through the same engine',
+        ),
+        (
+            'test_(a_server_is_sent|rows_that|a_formula_that|an_optimizer_whose).*',
+            None,
+            'tests/unit/step/ and tests/unit/updates/ have what decides it',
+        ),
+    ],
     'tests/parallel/test_compiling.py': [
         ('.*', 'keras.*', _OTHER_PACKAGE),
         (
@@ -103,6 +121,14 @@ SAMPLED = {
             'test_(a_killed_job|tables_that_move|rows_that_any).*',
             None,
             'all bits of a base are there after a kill; test_resuming.py goes on to the end',
+        ),
+    ],
+    'tests/parallel/test_sessions.py': [
+        (
+            '.*',
+            'keras-(own_session|sparse_input)|tf.keras-(iterator_before|own_session|session_run|'
+            'fit_dataset|held_session|traced|control_dependency|not_copied|threads_that_read)',
+            'a way of each kind is tried',
         ),
     ],
     'tests/parallel/test_schedulers.py': [

@@ -17,7 +17,6 @@ from frameworks import KERAS_PACKAGES
 HERE = os.path.dirname(os.path.abspath(__file__))
 #: The cases on which two hosts with two workers each are compared, with `tf.keras`.
 EQUAL = [
-    'adagrad',
     'adam',
     'clipnorm',
     'regularized_adam',
@@ -26,7 +25,7 @@ EQUAL = [
     'ps_tied',
     'search_ps',
     'waiting',
-    'fp16_both_columns',
+    'fp16_both_sgd',
     'accumulated_adam',
 ]
 #: What is there after this long is left over.

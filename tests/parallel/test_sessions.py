@@ -31,15 +31,16 @@ PAIRS = [(package, name) for package in CASES for name in CASES[package]]
 
 
 class Jobs:
-    """Runs all cases of a package in one job for each number of ranks, once."""
+    """Runs the selected cases of a package in one job for each number of ranks, once."""
 
-    def __init__(self, folder):
-        self._folder, self._done = folder, {}
+    def __init__(self, folder, selected):
+        self._folder, self._selected, self._done = folder, selected, {}
 
     def results(self, package, how, ranks, name):
         """The results of a case, a list with a dict for each rank."""
         if (package, how, ranks) not in self._done:
-            names = [case for case in CASES[package] if ranks or how == 'plain' or case in ALONE]
+            asked = [case for case in CASES[package] if (package, case) in self._selected]
+            names = [case for case in asked if ranks or how == 'plain' or case in ALONE]
             self._done[package, how, ranks] = self.run(package, how, ranks, names)
         return self._done[package, how, ranks](name)
 
@@ -60,8 +61,13 @@ class Jobs:
 
 
 @pytest.fixture(scope='module')
-def jobs(tmpdir_factory):
-    return Jobs(str(tmpdir_factory.mktemp('sessions')))
+def jobs(request, tmpdir_factory):
+    selected = [
+        (item.callspec.params['package'], item.callspec.params['name'])
+        for item in request.session.items
+        if item.module is request.module and hasattr(item, 'callspec')
+    ]
+    return Jobs(str(tmpdir_factory.mktemp('sessions')), selected)
 
 
 def assert_equal_to_plain(results, plain):
@@ -107,16 +113,18 @@ def test_a_trace_that_compile_asks_for_is_recorded_on_shards(jobs, package, name
         assert of_rank['devices'] > 0
 
 
-def test_threads_read_and_predict_while_another_builds_and_runs_steps(jobs):
-    for of_rank in jobs.results('tf.keras', 'strategy', 2, 'threads_that_read'):
+@pytest.mark.parametrize('package, name', [('tf.keras', 'threads_that_read')])
+def test_threads_read_and_predict_while_another_builds_and_runs_steps(jobs, package, name):
+    for of_rank in jobs.results(package, 'strategy', 2, name):
         assert list(of_rank['wrong']) == []
         assert of_rank['least'] > 0
 
 
-def test_an_iterator_of_before_the_scope_that_cannot_be_copied_says_so(jobs):
-    (alone,) = jobs.results('tf.keras', 'strategy', 0, 'not_copied')
+@pytest.mark.parametrize('package, name', [('tf.keras', 'not_copied')])
+def test_an_iterator_of_before_the_scope_that_cannot_be_copied_says_so(jobs, package, name):
+    (alone,) = jobs.results(package, 'strategy', 0, name)
     assert alone['error'] == '' and alone['value'] == 1
-    for rank, of_rank in enumerate(jobs.results('tf.keras', 'strategy', 2, 'not_copied')):
+    for rank, of_rank in enumerate(jobs.results(package, 'strategy', 2, name)):
         error = str(of_rank['error'])
         assert error.startswith('ScopeError: Rank %d: iterator IteratorV2 was ' % rank)
         assert 'Run its initializer inside the scope' in error
