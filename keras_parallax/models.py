@@ -64,8 +64,8 @@ def load_model(
         >>> model.save(path)
         >>> with kp.ParallaxStrategy() as strategy:
         ...     model = kp.load_model(path, sparse_update='lazy')
-        >>> model.optimizer.get_config()['lr'] > 0
-        True
+        >>> model.layers[0].input_dim
+        9
         ```
     """
     scope = scope_of(tf.get_default_graph())

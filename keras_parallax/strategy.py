@@ -96,9 +96,10 @@ class ParallaxStrategy:
         ```python
         >>> import keras, keras_parallax as kp
         >>> with kp.ParallaxStrategy() as strategy:
-        ...     model = keras.models.Sequential([keras.layers.Embedding(100, 4, input_length=1)])
+        ...     model = keras.models.Sequential([
+        ...         keras.layers.Embedding(100, 4, input_length=1, name='words')])
         ...     model.compile('adagrad', 'mse')
-        >>> strategy.plan(model)['embedding_1/embeddings'].kind
+        >>> strategy.plan(model)['words/embeddings'].kind
         'sparse'
         ```
     """

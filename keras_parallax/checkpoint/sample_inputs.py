@@ -38,7 +38,7 @@ def made_inputs(specs, rows=None):
     Example:
         ```python
         >>> inputs = next(made_inputs([InputSpec((None, 3), 'float32')], rows=10))
-        >>> inputs[0].shape, inputs[0].max() < 10
+        >>> inputs[0].shape, bool(inputs[0].max() < 10)
         ((8, 3), True)
         ```
     """
