@@ -4,7 +4,7 @@ import os
 
 import cases
 import numpy as np
-from frameworks import KERAS_PACKAGES, tf
+from frameworks import KERAS_PACKAGES, TF2, tf
 
 import keras_parallax as kp
 
@@ -89,6 +89,9 @@ def loaded(kind, **strategy):
 def assert_equal(kind, arrays):
     """Compares a state, or weights, with what was saved; to the bit."""
     whole, weights, _ = expected(kind)
+    if TF2 and kind != 'tf.train':
+        # Keras 2.2.4 lists a slot more of each weight, which Adam without amsgrad does not use.
+        whole = whole[: -len(weights)]
     saved = weights if len(arrays) == len(weights) else whole
     assert len(arrays) == len(saved)
     for array, other in zip(arrays, saved):

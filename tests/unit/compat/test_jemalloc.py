@@ -45,11 +45,8 @@ print(json.dumps(found))
 TABLE = """
 import json, sys
 sys.path.insert(0, %r)
-import memory, numpy as np, tensorflow as tf, keras_parallax as kp
-if sys.argv[1] == 'keras':
-    import keras
-else:
-    keras = tf.keras
+import frameworks, memory, numpy as np, keras_parallax as kp
+keras = frameworks.keras_module(sys.argv[1])
 def train(rows):
     keras.backend.clear_session()
     with kp.ParallaxStrategy():

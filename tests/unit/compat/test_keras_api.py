@@ -1,12 +1,13 @@
 """The two Keras packages are told apart."""
 
 import pytest
+from frameworks import KERAS_PACKAGES
 
 from keras_parallax.compat import keras_api
 from keras_parallax.compat.tensorflow_api import tf
 
 
-@pytest.mark.parametrize('name', ['keras', 'tf.keras'])
+@pytest.mark.parametrize('name', KERAS_PACKAGES)
 def test_layers_models_and_optimizers_know_their_package(name):
     module = keras_api.keras_package(name).module
     things = [
@@ -22,7 +23,7 @@ def test_what_is_of_neither_package_has_none():
     assert keras_api.package_of(tf.train.AdamOptimizer()) is None
 
 
-@pytest.mark.parametrize('name', ['keras', 'tf.keras'])
+@pytest.mark.parametrize('name', KERAS_PACKAGES)
 def test_a_users_subclass_belongs_to_the_package_of_its_parent(name):
     class Mine(keras_api.keras_package(name).module.optimizers.SGD):
         pass

@@ -35,9 +35,9 @@ def test_omp_num_threads_bounds_the_threads_of_an_operation(monkeypatch, value, 
 
 def test_omp_num_threads_bounds_the_session_that_a_strategy_gives_to_keras():
     script = (
-        'import keras_parallax as kp, tensorflow as tf\n'
+        'import frameworks, keras_parallax as kp\n'
         'with kp.ParallaxStrategy(): pass\n'
-        'session = tf.keras.backend.get_session()\n'
+        "session = frameworks.keras_module('tf.keras').backend.get_session()\n"
         'print(session._config.intra_op_parallelism_threads)\n'
     )
     output = subprocess.check_output(

@@ -5,16 +5,22 @@ import os
 import subprocess
 import sys
 
+import horovod
 import pytest
+from frameworks import TF2
 
 import keras_parallax as kp
 import keras_parallax_command
-from keras_parallax.compat.versions import stacks_for
+from keras_parallax.compat.versions import SUPPORTED, stacks_for
 
 #: Where `python -c` finds no package; in the checkout it would find ours before the installed one.
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 COMMAND = keras_parallax_command.__file__
+
+#: Versions of TensorFlow and Horovod that the other stacks have, and what is asked for here.
+OTHER_TENSORFLOW, TENSORFLOW = ('1.11.0', '2.x') if TF2 else ('2.0.0', '1.11.x')
+OTHER_HOROVOD, HOROVOD = ('0.19.5', '0.28.x') if TF2 else ('0.28.1', '0.19.x')
 
 #: Ends well only if the package cannot be imported, and prints why.
 IMPORT = """
@@ -40,7 +46,7 @@ sys.meta_path.insert(0, Missing())
 
 def output_of(script, path=None):
     """What a fresh Python prints for a script, with a folder before everything installed."""
-    environ = dict(os.environ, TF_CPP_MIN_LOG_LEVEL='2')
+    environ = dict(os.environ, TF_CPP_MIN_LOG_LEVEL='2', TF_USE_LEGACY_KERAS='1')
     environ.pop('PYTHONPATH', None)
     if path is not None:
         environ['PYTHONPATH'] = str(path)
@@ -117,15 +123,16 @@ def test_every_other_python_of_this_machine_is_named_when_it_imports_or_runs_us(
 
 
 def test_another_tensorflow_is_named_with_the_needed_one(tmp_path):
-    fake(tmp_path, {'tensorflow/__init__.py': "__version__ = '2.0.0'\n"})
+    fake(tmp_path, {'tensorflow/__init__.py': '__version__ = %r\n' % OTHER_TENSORFLOW})
     message = stack_error(output_of(IMPORT, tmp_path))
-    assert 'needs TensorFlow 1.11.x, but 2.0.0 was found' in message
+    told = 'needs TensorFlow %s, but %s was found' % (TENSORFLOW, OTHER_TENSORFLOW)
+    assert told in message and SUPPORTED['TensorFlow'][1] in message
 
 
 def test_a_missing_tensorflow_is_named_with_the_way_to_get_it():
     message = stack_error(output_of(WITHOUT.format(name='tensorflow') + IMPORT))
     assert 'needs TensorFlow' in message and 'No module named tensorflow' in message
-    assert "pip install 'keras-parallax[cpu]'" in message
+    assert SUPPORTED['TensorFlow'][1] in message
 
 
 def test_a_tensorflow_that_cannot_be_loaded_is_told_with_the_cause(tmp_path):
@@ -135,7 +142,7 @@ def test_a_tensorflow_that_cannot_be_loaded_is_told_with_the_cause(tmp_path):
 
 def test_a_horovod_without_tensorflow_is_told_with_the_way_to_build_it(tmp_path):
     files = {
-        'horovod/__init__.py': "__version__ = '0.19.5'\n",
+        'horovod/__init__.py': '__version__ = %r\n' % horovod.__version__,
         'horovod/tensorflow/__init__.py': (
             "raise ImportError('Extension horovod.tensorflow has not been built.')\n"
         ),
@@ -143,26 +150,26 @@ def test_a_horovod_without_tensorflow_is_told_with_the_way_to_build_it(tmp_path)
     message = stack_error(output_of(IMPORT, fake(tmp_path, files)))
     assert 'needs Horovod built with TensorFlow support' in message
     assert 'Extension horovod.tensorflow has not been built.' in message
-    assert 'HOROVOD_WITH_TENSORFLOW=1 pip install' in message
+    assert SUPPORTED['Horovod'][1] in message
 
 
 def test_a_missing_horovod_is_named_with_the_way_to_get_it():
     message = stack_error(output_of(WITHOUT.format(name='horovod') + IMPORT))
     assert 'needs Horovod' in message and 'No module named horovod' in message
-    assert 'HOROVOD_WITH_TENSORFLOW=1 pip install' in message
+    assert SUPPORTED['Horovod'][1] in message
 
 
 def test_another_horovod_is_named_with_the_needed_one(tmp_path):
-    # Newer ones have the modules under the same names.
+    # Newer and older ones have the modules under the same names.
     files = {
-        'horovod/__init__.py': "__version__ = '0.28.1'\n",
+        'horovod/__init__.py': '__version__ = %r\n' % OTHER_HOROVOD,
         'horovod/tensorflow/__init__.py': '',
         'horovod/tensorflow/mpi_ops.py': '',
         'horovod/_keras/__init__.py': '',
         'horovod/_keras/callbacks.py': '',
     }
     message = stack_error(output_of(IMPORT, fake(tmp_path, files)))
-    assert 'needs Horovod 0.19.x, but 0.28.1 was found' in message
+    assert 'needs Horovod %s, but %s was found' % (HOROVOD, OTHER_HOROVOD) in message
 
 
 def test_another_horovod_with_other_modules_is_named_with_the_needed_one(tmp_path):
@@ -201,10 +208,15 @@ def test_a_missing_keras_is_named_with_the_way_to_get_it():
 
 
 def test_tf_keras_is_served_where_keras_is_missing():
-    script = WITHOUT.format(name='keras') + (
+    # TensorFlow 2 asks whether there is one, which `WITHOUT` does not answer.
+    script = (
+        'import sys\n'
+        "sys.modules['keras'] = None\n"
         'import keras_parallax as kp\n'
         'from keras_parallax.compat.stack import tf\n'
-        'with kp.ParallaxStrategy():\n'
+        + 'tf.disable_v2_behavior()\n'
+        * TF2
+        + 'with kp.ParallaxStrategy():\n'
         '    model = tf.keras.models.Sequential([tf.keras.layers.Dense(1, input_shape=(2,))])\n'
         "    model.compile(kp.ParallaxOptimizer('sgd'), 'mse')\n"
         "print('compiled')\n"

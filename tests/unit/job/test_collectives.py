@@ -45,14 +45,14 @@ def test_tensorflow_merges_collectives_of_the_same_input():
 @pytest.mark.parametrize(
     'wrap, config',
     [
-        (unmerged, tf.ConfigProto()),
-        (as_it_is, session_config.of_local(session_config.of_worker(0))),
-        (as_it_is, settings.horovod_config(threads=1)),
+        (unmerged, tf.ConfigProto),
+        (as_it_is, lambda: session_config.of_local(session_config.of_worker(0))),
+        (as_it_is, lambda: settings.horovod_config(threads=1)),
     ],
     ids=['ours', 'local session', 'benchmarks'],
 )
 def test_every_collective_runs(wrap, config):
-    assert collectives_that_run(wrap, config) == NAMES
+    assert collectives_that_run(wrap, config()) == NAMES
 
 
 def test_what_a_collective_returns_or_raises_comes_to_who_waits_for_it():

@@ -4,7 +4,7 @@ import cases
 import numpy as np
 import pytest
 import recipes
-from frameworks import KERAS_PACKAGES, tf
+from frameworks import KERAS_PACKAGES, TF2, tf
 
 import keras_parallax as kp
 from keras_parallax.compat import graph_queries, tensorflow_api
@@ -91,7 +91,10 @@ def test_a_step_that_a_session_runs_by_hand_writes_states_after_the_gradients(ke
     model._make_train_function()
     update, session = model.train_function.updates_op, keras.backend.get_session()
     ids, targets = cases.ids_and_targets(np.random.RandomState(1), 6)
-    feeds = {model.inputs[0]: ids, model.targets[0]: targets, model.sample_weights[0]: np.ones(6)}
+    (given,) = model._targets if TF2 else model.targets
+    feeds = {model.inputs[0]: ids, given: targets}
+    if model.sample_weights[0] is not None:
+        feeds[model.sample_weights[0]] = np.ones(6)
     feeds[keras.backend.learning_phase()] = 1
     options, metadata = tf.RunOptions(output_partition_graphs=True), tf.RunMetadata()
     session.run([update, model.total_loss], feeds, options, metadata)
