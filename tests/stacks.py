@@ -93,9 +93,6 @@ NOT_ON_TENSORFLOW_2 = {
         'tests/unit/compat/test_jemalloc.py::test_before_rows_are_moved',
         'tests/unit/compat/test_jemalloc.py::test_what_the_user_sets',
     ),
-    'a session holds a copy of what the slots of Keras start with': (
-        'tests/unit/compat/test_jemalloc.py::test_the_session_holds',
-    ),
     'there is one Keras package, and nothing asks for another one called `keras`': (
         'tests/unit/compat/test_stack.py::test_another_keras_is_named',
         'tests/unit/compat/test_stack.py::test_a_missing_keras_is_named',

@@ -188,6 +188,9 @@ def constant_of(tensor):
         return 0.0
     if operation.type == 'Fill':
         return constant_of(operation.inputs[1])
+    if operation.type == 'AddV2':  # As `keras_optimizers.slots_made_in_place` makes it.
+        parts = [constant_of(part) for part in operation.inputs]
+        return None if None in parts else sum(parts)
     value = tensorflow_api.constant_value(operation.outputs[0])
     if operation.type != 'Const' or value is None or (value != value.flat[0]).any():
         return None

@@ -6,6 +6,7 @@ Keras 2.4 to 2.10 call them `keras.optimizers`, later ones `keras.optimizers.leg
 import contextlib
 import importlib
 
+from keras_parallax.compat import tensorflow_api
 from keras_parallax.compat.stack import generation
 
 #: The base class, or `()` where Keras has none.
@@ -161,6 +162,38 @@ def without_clipping(optimizer):
         yield
     finally:
         vars(optimizer).update(bounds)
+
+
+@contextlib.contextmanager
+def slots_made_in_place(optimizer):
+    """While open, what a slot of an `OptimizerV2` starts with is made where the slot is.
+
+    A session makes what Keras asks for once and for all, and holds it as long as it lives: as much
+    memory as the slot takes (TF 2.21; proven by `tests/unit/compat/test_jemalloc.py`).
+    """
+    make = optimizer.add_slot
+
+    def add_slot(var, slot_name, initializer='zeros', shape=None):
+        return make(var, slot_name, _in_place(initializer), shape)
+
+    vars(optimizer)['add_slot'] = add_slot
+    try:
+        yield
+    finally:
+        del vars(optimizer)['add_slot']
+
+
+def _in_place(initializer):
+    """What has the values of an initializer of Keras's own optimizers, as far as it is known."""
+    start = 0.0 if initializer == 'zeros' else getattr(initializer, 'value', None)
+    if not isinstance(start, float):
+        return initializer
+
+    def values(shape, dtype):
+        zeros = tensorflow_api.zeros(shape.as_list(), dtype)
+        return zeros + start if start else zeros
+
+    return values
 
 
 def _key_function():

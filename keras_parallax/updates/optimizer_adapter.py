@@ -367,6 +367,7 @@ class OptimizerV2Adapter(OptimizerAdapter):
             return super().updates(loss, pairs, get_updates)
         with contextlib.ExitStack() as stack:
             stack.enter_context(keras_optimizers.without_clipping(self._optimizer))
+            stack.enter_context(keras_optimizers.slots_made_in_place(self._optimizer))
             if lazy:
                 stack.enter_context(row_updates.rows_alone(self._optimizer))
             if not alone:
