@@ -1,8 +1,30 @@
 """Learning rates that follow a schedule."""
 
+import numbers
+
 from keras_parallax.callbacks.late_backend import _LateBackend
 from keras_parallax.compat import keras_api
 from keras_parallax.compat.horovod_api import horovod_callbacks
+from keras_parallax.errors import PlanError
+
+
+def _check_order(callback, first, value, fits):
+    """Refuses arguments in the order of Horovod 0.28, which has `initial_lr` first.
+
+    Args:
+        callback: the name of the callback.
+        first: the name of its first argument.
+        value: an argument by whose kind the order is seen.
+        fits: whether it is of the kind that it has in ours.
+
+    Raises:
+        PlanError: it is not.
+    """
+    if not fits:
+        raise PlanError(
+            '%s takes its arguments in the order of Horovod 0.19, %s first, but %r was given; give '
+            'initial_lr by its name.' % (callback, first, value)
+        )
 
 
 class LearningRateScheduleCallback(
@@ -19,6 +41,9 @@ class LearningRateScheduleCallback(
         momentum_correction: whether to scale the momentum of SGD with the rate.
         steps_per_epoch: number of batches in an epoch, found out if `None`.
         initial_lr: the rate to multiply, the optimizer's at the start of training if `None`.
+
+    Raises:
+        PlanError: `start_epoch` is no number of an epoch, as if `initial_lr` had come first.
 
     Example:
         ```python
@@ -37,6 +62,8 @@ class LearningRateScheduleCallback(
         steps_per_epoch=None,
         initial_lr=None,
     ):
+        is_epoch = isinstance(start_epoch, numbers.Integral)
+        _check_order('LearningRateScheduleCallback', 'multiplier', start_epoch, is_epoch)
         # By name, for Horovod 0.28 has them in another order; it takes a number for the base of an
         # exponential decay, and asks for a rate.
         super().__init__(
@@ -64,6 +91,10 @@ class LearningRateWarmupCallback(
         verbose: 1 to print the rate at the end.
         initial_lr: the rate to reach, the optimizer's at the start of training if `None`.
 
+    Raises:
+        PlanError: `warmup_epochs` is a fraction of one epoch, or `momentum_correction` a number of
+            epochs, as if `initial_lr` had come first.
+
     Example:
         ```python
         >>> import keras_parallax as kp
@@ -79,6 +110,10 @@ class LearningRateWarmupCallback(
         verbose=0,
         initial_lr=None,
     ):
+        name = 'LearningRateWarmupCallback'
+        _check_order(name, 'warmup_epochs', warmup_epochs, not 0 < warmup_epochs < 1)
+        corrects = momentum_correction in (False, True)
+        _check_order(name, 'warmup_epochs', momentum_correction, corrects)
         super().__init__(
             None,
             warmup_epochs=warmup_epochs,

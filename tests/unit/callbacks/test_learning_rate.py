@@ -36,3 +36,18 @@ def test_each_batch_of_one_process_has_the_rate_that_was_asked_for(package, make
     )
     model.fit(np.ones([4, 2]), np.ones([4, 1]), 2, 4, verbose=0, callbacks=[make(), note])
     np.testing.assert_allclose(rates, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    'make',
+    [
+        lambda: WARMUP(0.1),
+        lambda: WARMUP(0.1, 5),
+        lambda: WARMUP(1.0, 5),
+        lambda: SCHEDULE(0.1, 0.5),
+        lambda: SCHEDULE(0.1, lambda epoch: 0.1**epoch),
+    ],
+)
+def test_the_order_of_horovod_28_is_refused_rather_than_taken_for_that_of_19(make):
+    with pytest.raises(kp.PlanError, match='order of Horovod 0.19, .* give initial_lr by its name'):
+        make()
