@@ -81,10 +81,14 @@ def stack_error(output):
 # --- the rule ----------------------------------------------------------------
 
 
+#: How versions of Pythons begin that this stack's packages are for.
+OWN = '%d.%d.' % sys.version_info[:2]
+
+
 def other_pythons():
     """Pythons of this machine that the stack does not run on."""
     pattern = os.path.join(os.path.expanduser('~'), '.pyenv', 'versions', '*', 'bin', 'python')
-    paths = [path for path in glob.glob(pattern) if '/3.6.' not in path]
+    paths = [path for path in glob.glob(pattern) if '/' + OWN not in path]
     return sorted(paths) + [path for path in ['/usr/bin/python3'] if os.path.exists(path)]
 
 
@@ -106,7 +110,7 @@ def test_every_other_python_of_this_machine_is_named_when_it_imports_or_runs_us(
             cwd=HERE,
             env=dict(os.environ, PYTHONPATH=os.path.dirname(kp.__path__[0])),
         )
-        if not version.startswith('3.6.'):
+        if not version.startswith(OWN):
             assert process.returncode == 1, process.stdout
             # The doctor reports in full where that Python finds what the doctor itself needs.
             by_doctor = command[0] == COMMAND
