@@ -79,9 +79,10 @@ def log_ticks(low, high):
     """
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     factors = (1,) if last - first > 2 else (1, 2, 5)
+    # One more on either side: the logarithm of what is next to a power of ten is rounded to it.
     values = [
         float('%de%d' % (factor, power))
-        for power in range(first, max(last, first + 1) + 1)
+        for power in range(first - 1, max(last, first + 1) + 2)
         for factor in factors
     ]
     begin = max(number for number, value in enumerate(values) if value <= low)

@@ -1,7 +1,7 @@
 """Where the parts of the page's pictures lie."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from keras_parallax.planning import charts
@@ -29,6 +29,8 @@ def test_every_point_lies_within_the_axes(values):
 
 
 @given(VALUES, VALUES)
+@example(9999999.999999998, 10000000.0)
+@example(1.0, 1000.0000000000001)
 def test_ticks_are_in_order_and_enclose_the_values(one, other):
     low, high = sorted([one, other])
     ticks = charts.log_ticks(low, high)
