@@ -173,8 +173,8 @@ def slots_made_in_place(optimizer):
     """
     make = optimizer.add_slot
 
-    def add_slot(var, slot_name, initializer='zeros', shape=None):
-        return make(var, slot_name, _in_place(initializer), shape)
+    def add_slot(var, slot_name, initializer='zeros', **arguments):
+        return make(var, slot_name, _in_place(initializer), **arguments)
 
     vars(optimizer)['add_slot'] = add_slot
     try:
