@@ -23,4 +23,11 @@ else:
     except ImportError:
         import keras
 
-__all__ = ['keras', 'tf']
+__all__ = ['adagrad', 'keras', 'tf']
+
+
+def adagrad(rate):
+    """Keras's Adagrad, whose sums of squares begin at 0; since TensorFlow 1.15 they would at 0.1."""
+    if tf.__version__.startswith('1.11'):
+        return keras.optimizers.Adagrad(rate)
+    return keras.optimizers.Adagrad(rate, initial_accumulator_value=0.0)

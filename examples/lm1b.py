@@ -20,7 +20,7 @@ import click
 import corpus
 import numpy as np
 import tabulate
-from graphs import keras, tf
+from graphs import adagrad, keras, tf
 from sampled_softmax import HeldOutLoss, SampledSoftmaxLoss, describe_epoch, loss_of
 
 import keras_parallax as kp  # kp: the plugin
@@ -302,7 +302,7 @@ def main(
         exact_model = build_exact_model(model)
         smaller = getattr(kp.Compression, compression)
         optimizer = kp.ParallaxOptimizer(  # kp: the optimizer itself would do without compression.
-            keras.optimizers.Adagrad(learning_rate), compression=smaller, pull_compression=smaller
+            adagrad(learning_rate), compression=smaller, pull_compression=smaller
         )
         # Gradients are averaged, so the learning rate stays what it was.
         model.compile(optimizer=optimizer, loss=loss_of)

@@ -18,7 +18,7 @@ import click
 import corpus
 import numpy as np
 import sentences
-from graphs import keras, tf
+from graphs import adagrad, keras, tf
 from sampled_softmax import HeldOutLoss, SampledSoftmaxLoss, describe_epoch, loss_of
 
 import keras_parallax as kp  # kp: the plugin
@@ -148,7 +148,7 @@ def main(
     with kp.ParallaxStrategy() as strategy:  # kp: places the variables made here.
         tf.set_random_seed(seed + strategy.rank)  # kp: + rank, for noise words of its own.
         model, exact_model, encoder = build_models(len(vocabulary), end, steps, dim, sampled)
-        model.compile(keras.optimizers.Adagrad(learning_rate), loss=loss_of)
+        model.compile(adagrad(learning_rate), loss=loss_of)
 
     share = kp.data.shard(judged)  # kp: this worker judges by its share.
     words = np.sum(share[1] != end) + np.sum(share[3] != end)

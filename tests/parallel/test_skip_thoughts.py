@@ -6,8 +6,8 @@ import pytest
 from any_keras import keras
 from frameworks import tf
 
-corpus, sampled_softmax, skip_thoughts = map(
-    example_runs.module, ('corpus', 'sampled_softmax', 'skip_thoughts')
+corpus, graphs, sampled_softmax, skip_thoughts = map(
+    example_runs.module, ('corpus', 'graphs', 'sampled_softmax', 'skip_thoughts')
 )
 TOKENS, WORDS, TRAIN, HELD_OUT, EPOCHS, BATCH, STEPS, DIM, SAMPLED, RATE, SEED = (
     40000, 300, 2048, 128, 3, 32, 6, 24, 299, 0.1, 1
@@ -54,7 +54,7 @@ def plain_perplexities(text):
     model, exact_model, _ = skip_thoughts.build_models(WORDS, end, STEPS, DIM, SAMPLED)
     epochs = example_runs.train(
         model,
-        keras.optimizers.Adagrad(RATE),
+        graphs.adagrad(RATE),
         sampled_softmax.loss_of,
         (trained, np.zeros((TRAIN, 1))),
         EPOCHS,
