@@ -17,6 +17,7 @@ with open(os.path.join(HERE, 'README.md'), encoding='utf-8') as readme:
 # Without dots in the names: setuptools and pip of different ages write and read those differently.
 STACKS = {
     'tf1-11': ['tensorflow==1.11.0'],
+    'tf1-15': ['tensorflow==1.15.5', 'protobuf<3.21', 'h5py<3'],
     'tf2-15': ['tensorflow-cpu==2.15.1'],
     'tf2-21': ['tensorflow==2.21.0', 'tf-keras==2.21.0'],
 }
@@ -72,6 +73,7 @@ setup(
         STACKS,
         # The stack that goes with the Python.
         cpu=on("python_version < '3.7'", STACKS['tf1-11'])
+        + on("python_version == '3.7'", STACKS['tf1-15'])
         + on("python_version >= '3.8' and python_version < '3.10'", ['tensorflow-cpu<2.16'])
         + on("python_version >= '3.10'", STACKS['tf2-21']),
         gpu=on("python_version < '3.7'", ['tensorflow-gpu==1.11.0'])
@@ -81,6 +83,6 @@ setup(
         test=['pytest', 'pytest-xdist', 'hypothesis', 'psutil'],
     ),
     classifiers=['License :: OSI Approved :: Apache Software License']
-    + ['Programming Language :: Python :: 3.%d' % minor for minor in (6, 9, 10, 11, 12, 13)]
+    + ['Programming Language :: Python :: 3.%d' % minor for minor in (6, 7, 9, 10, 11, 12, 13)]
     + ['Topic :: Scientific/Engineering :: Artificial Intelligence'],
 )

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, NamedTuple
 
 import numpy as np
 import own_optimizers
-from frameworks import SUMS_ACTIVITY_PENALTIES, TF2, keras_module, tf  # noqa: F401 - for others
+from frameworks import SUMS_ACTIVITY_PENALTIES, TF1_15, TF2, keras_module, tf  # noqa: F401 - for others
 
 ROWS, WIDTH, LENGTH = 23, 4, 5
 
@@ -671,6 +671,7 @@ if TF2:
             keras.optimizers.schedules.ExponentialDecay(0.1, 2, 0.5)
         )
     )
+if TF2 and not TF1_15:
     CASES['half_computed'] = Case(
         half_computed, lambda keras: keras.optimizers.SGD(lr=0.1), ids_and_targets, tolerance=2e-3
     )
@@ -944,7 +945,7 @@ def _accumulated_cases(engine_cases):
         'auto': engine_cases['auto_400_adam'],
         'tf_adam': CASES['tf_adam']._replace(strategy=many),
     }
-    if TF2:
+    if TF2 and not TF1_15:
         cases['half_computed'] = CASES['half_computed_adagrad']
     return {
         'accumulated_' + name: case._replace(wrap=dict(case.wrap, accumulate_steps=2))

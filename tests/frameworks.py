@@ -16,8 +16,10 @@ from tensorflow.python.util import deprecation, tf_stack
 # Graphs are many objects that live long: looking through them less often saves 4 % of a case.
 gc.set_threshold(200000, 20, 20)
 
-#: Whether this is TensorFlow 2.
-TF2 = not tensorflow.__version__.startswith('1.')
+#: Whether this is TensorFlow 1.15.
+TF1_15 = tensorflow.__version__.startswith('1.15')
+#: Whether this is TensorFlow 2, or 1.15, whose Keras has the same optimizers, layers and variables.
+TF2 = not tensorflow.__version__.startswith('1.') or TF1_15
 
 if not TF2:
     tf = tensorflow
@@ -66,8 +68,8 @@ def keras_module(name):
     """
     if name == 'keras':
         return importlib.import_module('keras')
-    if not TF2:
-        return tf.keras
+    if not TF2 or TF1_15:
+        return tensorflow.keras
     try:
         keras = importlib.import_module('tf_keras')
     except ImportError:

@@ -1,10 +1,11 @@
 """What a stack cannot be asked for: names of `cases`, and why; it is skipped by name there."""
 
-from frameworks import TF2
+from frameworks import TF1_15, TF2
 
 _CONSTRAINT = 'Keras 2.15 refuses a constraint on a variable whose gradient is of rows'
 _SHARDS = "a user's optimizer has no shards, and what asks for some is refused"
 _FORMULA = "the optimizer is written for Keras 2.2.4's base class, which returns updates"
+_ARGUMENT = 'an optimizer of TensorFlow 1.15 has no such argument'
 
 #: Dict from names of cases to reasons, on the TensorFlow that is installed.
 REFUSED = {}
@@ -13,6 +14,8 @@ if TF2:
         dict.fromkeys(['non_negative', 'row_norm', 'column_norm', 'columns'], _CONSTRAINT),
         custom=_FORMULA,
     )
+if TF1_15:
+    REFUSED.update(own_transforming=_ARGUMENT, own_aggregating=_ARGUMENT)
 
 
 def reason(name):

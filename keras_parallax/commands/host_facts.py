@@ -55,6 +55,9 @@ def collect(disk, files):
     if importlib.util.find_spec('tf_keras'):
         # That is Keras 2 there; the package `keras` beside it is Keras 3, which is not used.
         _try(facts, 'keras', lambda: importlib.import_module('tf_keras').__version__)
+    elif facts['keras'] is None and _has_keras_of_its_own():
+        _try(facts, 'keras', lambda: importlib.import_module('tensorflow').keras.__version__)
+        del facts['problems']['keras']
     _try(facts, 'cuda', _cuda)
     _try(facts, 'horovod_built', _horovod_built)
     facts['ended'] = time.time()
@@ -68,6 +71,14 @@ def _try(facts, name, find):
         # Whatever an import may raise is itself a finding.
         facts[name] = None
         facts['problems'][name] = '%s: %s' % (type(error).__name__, error)
+
+
+def _has_keras_of_its_own():
+    """Whether TensorFlow's own Keras is the one that is served, as in 1.15."""
+    try:
+        return hasattr(importlib.import_module('tensorflow').keras.optimizers, 'schedules')
+    except ImportError:
+        return False
 
 
 def _interfaces():

@@ -117,14 +117,20 @@ def keras_package(name):
 
 
 def loaded_keras_packages():
-    """The `KerasPackage`s that this process has imported: `tf.keras`, and `keras` if it has."""
+    """The `KerasPackage`s that this process has imported: `tf.keras`, and `keras` if it has.
+
+    Raises:
+        StackError: it has imported a `keras` that is not served beside this TensorFlow.
+    """
     imported = sys.modules.get('keras')
-    is_other = (
-        'keras' in generation.KERAS_PACKAGES
-        and imported is not None
-        and not _is_tensorflows(imported)
-    )
-    return [keras_package(name) for name in ['tf.keras'] + ['keras'] * is_other]
+    is_other = imported is not None and not _is_tensorflows(imported)
+    if is_other and generation.REFUSES_KERAS:
+        raise StackError(
+            'Beside TensorFlow %s models of tf.keras are trained, but keras %s was imported; '
+            'write `from tensorflow import keras`.' % (tf.__version__, imported.__version__)
+        )
+    both = is_other and 'keras' in generation.KERAS_PACKAGES
+    return [keras_package(name) for name in ['tf.keras'] + ['keras'] * both]
 
 
 def _is_tensorflows(module):

@@ -18,8 +18,8 @@ LOSS_SCALE_OPTIMIZER = generation.LOSS_SCALE_OPTIMIZER
 #: The modules of Keras's optimizers of the first kind, which make tensors of their gradients.
 MODULES = generation.OPTIMIZER_MODULES
 
-#: Clipping, as an optimizer keeps it.
-_BOUNDS = ('_clipnorm', '_clipvalue', '_global_clipnorm')
+#: Clipping, as an optimizer keeps it: with TensorFlow 1.15 only where there is a bound.
+_BOUNDS = ('_clipnorm', '_clipvalue', '_global_clipnorm', 'clipnorm', 'clipvalue')
 
 
 def is_keras_own(cls, optimizer):
@@ -32,8 +32,8 @@ def is_keras_own(cls, optimizer):
     folder = OPTIMIZER_V2.__module__.rpartition('.')[0] + '.'
     return (
         cls.__module__.startswith(folder)
-        and not optimizer.gradient_transformers
-        and optimizer.gradient_aggregator is generation.USUAL_AGGREGATOR
+        and not getattr(optimizer, 'gradient_transformers', None)
+        and getattr(optimizer, 'gradient_aggregator', None) is generation.USUAL_AGGREGATOR
         and not any(callable(getattr(cls, name, None)) for name in vars(optimizer))
     )
 
@@ -157,7 +157,11 @@ def forget_slots(optimizer, variables):
 def without_clipping(optimizer):
     """While open, an `OptimizerV2` clips nothing."""
     bounds = {name: vars(optimizer)[name] for name in _BOUNDS if name in vars(optimizer)}
-    vars(optimizer).update(dict.fromkeys(bounds))
+    for name in bounds:
+        if name.startswith('_'):
+            vars(optimizer)[name] = None
+        else:
+            del vars(optimizer)[name]
     try:
         yield
     finally:

@@ -5,6 +5,7 @@ number, divides the gradients by it, and leaves a step out whose gradients are n
 """
 
 from keras_parallax.compat import keras_optimizers
+from keras_parallax.compat.stack import generation
 from keras_parallax.compat.tensorflow_api import tf
 
 
@@ -93,8 +94,13 @@ def as_compiled(model, optimizer):
     Args:
         model: the model.
         optimizer: an optimizer of Keras.
+
+    Raises:
+        PlanError: this TensorFlow would have to scale the loss, and cannot.
     """
     policy = getattr(model, '_dtype_policy', None)
+    if policy is not None:
+        generation.check_policy(policy)
     needs_scale = policy is not None and policy.name == 'mixed_float16'
     if not needs_scale or isinstance(optimizer, keras_optimizers.LOSS_SCALE_OPTIMIZER):
         return optimizer

@@ -23,10 +23,16 @@ require('TensorFlow', tensorflow.__version__)
 if untested(tensorflow.__version__):
     warnings.warn(untested(tensorflow.__version__), stacklevel=2)
 
+
+def _name_of_generation():
+    if not tensorflow.__version__.startswith('1.'):
+        return 'tensorflow_2'
+    keras = getattr(tensorflow, 'keras', None)
+    return 'tensorflow_1_15' if hasattr(keras.optimizers, 'schedules') else 'tensorflow_1'
+
+
 #: The module of ours that knows this TensorFlow, and the Keras packages beside it.
-generation = importlib.import_module(
-    'keras_parallax.compat.tensorflow_' + tensorflow.__version__.split('.')[0]
-)
+generation = importlib.import_module('keras_parallax.compat.' + _name_of_generation())
 
 #: TensorFlow by the names of TensorFlow 1, which the engine uses.
 tf = generation.tf

@@ -45,6 +45,9 @@ GRADIENTS = (tf, _gradients_impl, _gradients), 'gradients'
 #: The base class of data sets.
 DATASET = tf.data.Dataset
 
+#: Whether a `keras` that is a package of its own, and imported, is an error.
+REFUSES_KERAS = False
+
 #: Names of the Keras packages, to the modules that they are made of.
 KERAS_PACKAGES = {'keras': 'keras', 'tf.keras': 'tensorflow.python.keras'}
 
@@ -108,6 +111,10 @@ def track_variables(name, variables):
 def tracked_variables(name, graph):
     """Those that are in no collection: none."""
     return []
+
+
+def check_policy(policy):
+    """Looks at the precision that a model is to be trained in: there is one."""
 
 
 def for_graphs(name, optimizer):

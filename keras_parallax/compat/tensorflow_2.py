@@ -66,6 +66,8 @@ def _keras_inside():
     return 'keras'
 
 
+REFUSES_KERAS = False
+
 #: One package, whatever a script calls it.
 KERAS_PACKAGES = {'tf.keras': _keras_inside() + '.src'}
 
@@ -161,6 +163,10 @@ _OF_EAGER = {
     'jit_compile': (),
     'is_legacy_optimizer': (),
 }
+
+
+def check_policy(policy):
+    """Looks at the precision that a model is to be trained in: each is served."""
 
 
 def for_graphs(name, optimizer):

@@ -28,7 +28,7 @@ _HOROVOD_2 = (
     'HOROVOD_WITH_TENSORFLOW=1 HOROVOD_WITH_GLOO=1 pip install --no-cache-dir horovod==0.28.1',
 )
 
-#: By TensorFlow, the reference first. TensorFlows beside the last two are tried with a warning.
+#: By TensorFlow, the reference first. Other TensorFlows from 2 on are tried with a warning.
 STACKS = (
     Stack(
         'tf1.11',
@@ -40,6 +40,15 @@ STACKS = (
                 ('0.19.',),
                 'HOROVOD_WITH_TENSORFLOW=1 pip install --no-cache-dir horovod==0.19.5',
             ),
+        },
+    ),
+    Stack(
+        'tf1.15',
+        ((3, 7), (3, 7)),
+        {
+            'TensorFlow': (('1.15.',), "pip install 'keras-parallax[tf1-15]'"),
+            'Keras': (('2.',), "pip install 'keras-parallax[tf1-15]'"),
+            'Horovod': _HOROVOD_2,
         },
     ),
     Stack(

@@ -73,6 +73,8 @@ def test_a_python_of_pyenv_is_found(machine):
         (['3.10'], 'tf2.21', '3.10'),
         (['3.10', '3.13'], 'tf2.21', '3.13'),
         (['3.9'], 'tf2.15', '3.9'),
+        (['3.7'], 'tf1.15', '3.7'),
+        (['3.7', '3.9'], 'tf2.15', '3.9'),
     ],
 )
 def test_else_the_newest_stack_is_taken_that_there_is_a_python_for(
@@ -140,4 +142,4 @@ def test_an_unknown_stack_is_told_with_those_that_there_are(machine):
     machine.add('3.11')
     answer = machine.run('tf9')
     assert answer.returncode == 1
-    assert answer.stderr.startswith('There is no stack tf9; there are: tf1.11 tf2.21 tf2.15')
+    assert answer.stderr.startswith('There is no stack tf9; there are: tf1.11 tf2.21 tf2.15 tf1.15')

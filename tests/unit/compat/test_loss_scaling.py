@@ -3,7 +3,7 @@
 import cases
 import numpy as np
 import pytest
-from frameworks import TF2, keras_module
+from frameworks import TF1_15, TF2, keras_module
 
 import keras_parallax as kp
 from keras_parallax.checkpoint import save
@@ -11,7 +11,7 @@ from keras_parallax.optimizer import is_wrapped
 from keras_parallax.step import asynchronous
 from keras_parallax.updates.optimizer_adapter import adapter_of
 
-pytestmark = pytest.mark.skipif(not TF2, reason='Keras 2.2.4 has no mixed precision')
+pytestmark = pytest.mark.skipif(not TF2 or TF1_15, reason='mixed precision is for TensorFlow 2')
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ import sys
 import h5py
 import numpy as np
 import pytest
-from frameworks import TF2, keras_module
+from frameworks import TF1_15, TF2, keras_module
 
 import keras_parallax as kp
 
-pytestmark = pytest.mark.skipif(not TF2, reason='it is of TensorFlow 2 alone')
+pytestmark = pytest.mark.skipif(not TF2 or TF1_15, reason='it is of TensorFlow 2 alone')
 
 #: Where `python -c` finds no package of the checkout.
 HERE = os.path.dirname(os.path.abspath(__file__))

@@ -1,0 +1,168 @@
+"""What is special about TensorFlow 1.15, whose Keras has the optimizers of TensorFlow 2.
+
+`stack` chooses it. `keras` is not served there, `tf.keras` is.
+"""
+
+import importlib
+
+import tensorflow
+
+from keras_parallax.compat import tensorflow_1
+from keras_parallax.errors import PlanError
+
+# isort: split
+from tensorflow.python import pywrap_tensorflow as c_api
+from tensorflow.python.keras import backend as _backend
+from tensorflow.python.keras.engine import base_layer, training
+from tensorflow.python.keras.mixed_precision.experimental import autocast_variable
+from tensorflow.python.keras.mixed_precision.experimental import (
+    loss_scale_optimizer as _loss_scaling,
+)
+from tensorflow.python.keras.optimizer_v2 import optimizer_v2
+from tensorflow.python.keras.saving import hdf5_format
+from tensorflow.python.ops import gradients_util as _gradients_util
+from tensorflow.python.training import training_ops
+
+tf = tensorflow.compat.v1
+
+__all__ = ['c_api', 'tf', 'training_ops']
+
+SUMS_ACTIVITY_PENALTIES = False
+
+COMPILED_WITH = '_compile_%s'
+
+FOR_GRAPHS = tensorflow_1.FOR_GRAPHS
+
+# Keras's optimizers take no others.
+BY_RESOURCE = True
+
+OPTIMIZER_MODULES = ('tensorflow.python.keras.optimizers',)
+
+OPTIMIZER_V2 = optimizer_v2.OptimizerV2
+
+# They are refused.
+LOSS_SCALE_OPTIMIZER = ()
+
+AUTO_CAST = autocast_variable.AutoCastVariable
+
+ITERATORS_NEED_DATA = True
+
+#: Its optimizers have no function for it.
+USUAL_AGGREGATOR = None
+
+GRADIENTS = (_gradients_util,), '_GradientsHelper'
+
+DATASET = tf.data.Dataset
+
+REFUSES_KERAS = True
+
+KERAS_PACKAGES = {'tf.keras': 'tensorflow.python.keras'}
+
+
+def group_by_window(dataset, group_of, elements_of, size):
+    """What `elements_of` makes of each `size` elements of a group, in a data set."""
+    return dataset.apply(tf.data.experimental.group_by_window(group_of, elements_of, size))
+
+
+def keras_module(name):
+    """The package, as scripts have it."""
+    del name
+    return tensorflow.keras
+
+
+def keras_classes(name):
+    """Dict from names, as `PATCHES` has them, to classes."""
+    del name
+    return {
+        'Layer': base_layer.Layer,
+        'Network': training.Model,
+        'Model': training.Model,
+        'Optimizer': OPTIMIZER_V2,
+        'CallbackList': importlib.import_module('tensorflow.python.keras.callbacks').CallbackList,
+        'Metric': importlib.import_module('tensorflow.python.keras.metrics').Metric,
+    }
+
+
+tensor_board = tensorflow_1.tensor_board
+
+keras_version = tensorflow_1.keras_version
+
+
+def keras_backend(name):
+    """Its `backend`, with what scripts are not shown."""
+    del name
+    return _backend
+
+
+def track_slots(name, optimizer):
+    """Has Keras initialize the slots of an optimizer that stands for a `tf.train.Optimizer`."""
+    del name
+    _backend.track_tf_optimizer(optimizer)
+
+
+def track_variables(name, variables):
+    """Has Keras initialize variables of a script's own, as it does its own ones."""
+    del name
+    for variable in variables:
+        _backend.track_variable(variable)
+
+
+def tracked_variables(name, graph):
+    """What Keras initializes in a graph; those of metrics are in no collection of TensorFlow's."""
+    del name
+    return list(_backend._get_variables(graph))
+
+
+_NO_SCALE = (
+    'With TensorFlow 1.15 no loss is scaled: train in single precision, or in mixed precision with '
+    'TensorFlow 2.'
+)
+
+
+def check_policy(policy):
+    """Looks at the precision that a model is to be trained in.
+
+    Raises:
+        PlanError: its loss has to be scaled.
+    """
+    if policy.loss_scale is not None:
+        raise PlanError(_NO_SCALE)
+
+
+def for_graphs(name, optimizer):
+    """An optimizer of Keras: each is for graphs.
+
+    Raises:
+        PlanError: it scales the loss.
+    """
+    del name
+    if isinstance(optimizer, _loss_scaling.LossScaleOptimizer):
+        raise PlanError(_NO_SCALE)
+    return optimizer
+
+
+def keras_saving(name):
+    """The module that reads and writes HDF5 files."""
+    del name
+    return hdf5_format
+
+
+def keras_writer(name):
+    """The function that writes a model to an open HDF5 file."""
+    del name
+    return hdf5_format.save_model_to_hdf5
+
+
+arguments_of_save = tensorflow_1.arguments_of_save
+
+model_in_file = tensorflow_1.model_in_file
+
+
+def keras_session(name):
+    """The session that Keras has open, or `None`."""
+    del name
+    return getattr(_backend._SESSION, 'session', None)
+
+
+def share_session(name, session):
+    """Does nothing: each thread that asks Keras for a session has one of its own, as plainly."""
