@@ -345,6 +345,11 @@ class _Saver:
     def __init__(self, callback):
         self._callback = callback
 
+    @staticmethod
+    def _in_multi_worker_mode():
+        """As the Keras of TensorFlow 1.15 asks, to the same end."""
+        return False
+
     def save(self, filepath, overwrite=True, options=None):
         self._callback._save(filepath, include_optimizer=True)
 

@@ -64,7 +64,9 @@ def test_what_is_installed_here_is_supported():
 @pytest.mark.parametrize('version', ['2.7.18', '3.5.10', '3.8.18', '3.14.0', '3.60.0'])
 def test_any_other_python_is_told_with_the_needed_ones(version):
     problem = versions.python_problem(version)
-    assert 'needs Python 3.6 for TensorFlow 1.11, 3.7 for TensorFlow 1.15, 3.9 to 3.11 for ' in problem
+    assert (
+        'needs Python 3.6 for TensorFlow 1.11, 3.7 for TensorFlow 1.15, 3.9 to 3.11 for ' in problem
+    )
     assert ', but this is Python %s ' % version in problem
 
 
