@@ -10,7 +10,10 @@ import warnings
 
 import tensorflow as tf
 
-if tf.__version__.startswith('1.'):
+if tf.__version__.startswith('1.15'):
+    keras, tf = tf.keras, tf.compat.v1
+    tf.logging.set_verbosity(tf.logging.ERROR)
+elif tf.__version__.startswith('1.'):
     import keras
 else:
     tf = tf.compat.v1
