@@ -51,7 +51,7 @@ def pytest_ignore_collect(collection_path):
 
 
 def pytest_report_header():
-    return None if stacks.is_run('') else 'TensorFlow 2: only what tests/stacks.py lists'
+    return None if stacks.is_run('') else 'another stack: only what tests/stacks.py lists'
 
 
 @pytest.hookimpl(tryfirst=True)

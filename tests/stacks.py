@@ -1,6 +1,6 @@
-"""Which tests a stack runs: on TensorFlow 1.11 all, on TensorFlow 2 those seen to pass."""
+"""Which tests a stack runs: on TensorFlow 1.11 all, on the others those seen to pass."""
 
-from frameworks import TF2
+from frameworks import TF1_15, TF2
 
 #: Files and folders below the project's.
 ON_TENSORFLOW_2 = (
@@ -122,6 +122,89 @@ NOT_ON_TENSORFLOW_2 = {
     ),
 }
 
+#: The same for TensorFlow 1.15, which also leaves out what TensorFlow 2 does.
+ON_TENSORFLOW_1_15 = (
+    'tests/parallel/test_equality.py',
+    'tests/unit/callbacks/test_a',
+    'tests/unit/callbacks/test_callback_code.py',
+    'tests/unit/callbacks/test_epoch_reports.py',
+    'tests/unit/callbacks/test_fit_',
+    'tests/unit/callbacks/test_graph_export.py',
+    'tests/unit/callbacks/test_learning_rate.py',
+    'tests/unit/callbacks/test_p',
+    'tests/unit/callbacks/test_replicas.py',
+    'tests/unit/callbacks/test_s',
+    'tests/unit/callbacks/test_tensor_board.py',
+    'tests/unit/checkpoint/',
+    'tests/unit/compat/test_datasets.py',
+    'tests/unit/compat/test_graph_queries.py',
+    'tests/unit/compat/test_keras_optimizers.py',
+    'tests/unit/compat/test_loss_scaling.py',
+    'tests/unit/compat/test_session_hooks.py',
+    'tests/unit/compat/test_tensorflow_',
+    'tests/unit/compat/test_versions.py',
+    'tests/unit/data/',
+    'tests/unit/layers/',
+    'tests/unit/metrics/',
+    'tests/unit/planning/',
+    'tests/unit/session/',
+    'tests/unit/step/',
+    'tests/unit/tables/',
+    'tests/unit/test_compiling.py',
+    'tests/unit/test_single_process.py',
+    'tests/unit/updates/',
+)
+
+NOT_ON_TENSORFLOW_1_15 = {
+    'its optimizers know no such argument': (
+        'tests/unit/compat/test_keras_optimizers.py::test_a_bound_beside_a_regularizer_of_a_table_'
+        'is_refused[global_clipnorm',
+        'tests/unit/compat/test_keras_optimizers.py::test_a_bound_that_binds_clips_as_keras_clips['
+        'Adam-global_clipnorm',
+        'tests/unit/compat/test_keras_optimizers.py::test_a_bound_that_binds_clips_as_keras_clips['
+        'SGD-global_clipnorm',
+        'tests/unit/compat/test_keras_optimizers.py::test_a_method_of_an_objects_own_makes_it_a_'
+        'users[_transform',
+        'tests/unit/compat/test_keras_optimizers.py::test_an_optimizer_of_a_users_is_given_every_'
+        'variable_and_rows_as_they_come[aggregating',
+        'tests/unit/compat/test_keras_optimizers.py::test_an_optimizer_of_a_users_is_given_every_'
+        'variable_and_rows_as_they_come[transforming',
+        'tests/unit/updates/test_asked_gradients.py::test_an_own_optimizer_gives_the_numbers_of_'
+        'plain_keras[tf.keras-aggregating',
+        'tests/unit/updates/test_asked_gradients.py::test_an_own_optimizer_gives_the_numbers_of_'
+        'plain_keras[tf.keras-transforming',
+    ),
+    'they clip when they compute gradients, not when they apply them': (
+        'tests/unit/compat/test_keras_optimizers.py::test_an_optimizer_clips_nothing',
+    ),
+    'no checkpoint of another stack is loaded': (
+        'tests/unit/checkpoint/test_other_keras.py::test_a_checkpoint_of_the_other',
+        'tests/unit/checkpoint/test_resume.py::test_one_process_has_every_bit',
+        'tests/unit/checkpoint/test_resume.py::test_the_callback_removes',
+    ),
+    'Keras shows the loss of the batches after the break, where a metric goes on': (
+        'tests/unit/callbacks/test_fit_progress.py::test_the_progress_bar_goes_on',
+    ),
+    'Keras asks what a generator gives for its shape': (
+        'tests/unit/callbacks/test_fit_progress.py::test_a_generator_that_ends',
+    ),
+    'repeated rows are summed in an order that differs from one run to the next': (
+        'tests/unit/checkpoint/test_increments.py::test_training_goes_on_from_a_delta',
+    ),
+    'Keras does not take the places of rows from a data set': (
+        'tests/unit/layers/test_embedding_bag.py::test_row_splits_of_an_input_pipeline',
+    ),
+    'a lookup outside of a table is found by its kernel before Keras names the input': (
+        'tests/unit/checkpoint/test_saved_model.py::test_inputs_that_cannot_be_made',
+    ),
+    "Keras's `TensorBoard` writes one summary less": (
+        'tests/unit/updates/test_asked_gradients.py::test_tensorboard_writes',
+    ),
+    'TensorFlow warns of what is deprecated, and the test takes that for an answer': (
+        'tests/unit/test_single_process.py::test_a_name_means_the_package',
+    ),
+}
+
 
 def is_run(path):
     """Whether this stack runs the tests of a file.
@@ -129,7 +212,7 @@ def is_run(path):
     Args:
         path: its path from the project's folder.
     """
-    return not TF2 or path.startswith(ON_TENSORFLOW_2)
+    return not TF2 or path.startswith(ON_TENSORFLOW_1_15 if TF1_15 else ON_TENSORFLOW_2)
 
 
 def reason_against(name):
@@ -138,7 +221,9 @@ def reason_against(name):
     Args:
         name: its name, after its file's, as in `FILE::NAME[PARAMETERS]`.
     """
-    for reason, names in NOT_ON_TENSORFLOW_2.items() if TF2 else ():
-        if name.startswith(names):
-            return reason
+    tables = [NOT_ON_TENSORFLOW_2] * TF2 + [NOT_ON_TENSORFLOW_1_15] * TF1_15
+    for table in tables:
+        for reason, names in table.items():
+            if name.startswith(names):
+                return reason
     return None

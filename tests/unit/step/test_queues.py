@@ -3,12 +3,12 @@
 import threading
 
 import pytest
-from frameworks import TF2, tf
+from frameworks import TF1_15, TF2, tf
 
 from keras_parallax.step import queues
 
 #: What TensorFlow calls the job of a local server.
-JOB = 'localhost' if TF2 else 'local'
+JOB = 'localhost' if TF2 and not TF1_15 else 'local'
 
 
 @pytest.fixture(scope='module')
