@@ -20,7 +20,7 @@ import numpy as np
 import psutil
 import pytest
 import reference
-from frameworks import KERAS_PACKAGES, TF2, tf
+from frameworks import KERAS_PACKAGES, TF1_15, TF2, tf
 
 import keras_parallax as kp
 
@@ -499,7 +499,7 @@ def test_a_name_means_the_package_that_the_script_has_imported(package):
     assert outcome.code == 0, outcome.output
     module = "'%s.optimizers'" % {'tf.keras': 'tensorflow.python.keras'}.get(package, package)
     if TF2:
-        module = '.src.optimizers.legacy.'
+        module = '.optimizer_v2.' if TF1_15 else '.src.optimizers.legacy.'
     assert module in outcome.output, outcome.output
 
 
