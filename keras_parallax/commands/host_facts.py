@@ -76,9 +76,10 @@ def _try(facts, name, find):
 def _has_keras_of_its_own():
     """Whether TensorFlow's own Keras is the one that is served, as in 1.15."""
     try:
-        return hasattr(importlib.import_module('tensorflow').keras.optimizers, 'schedules')
-    except ImportError:
+        keras = getattr(importlib.import_module('tensorflow'), 'keras', None)
+    except Exception:  # What is wrong with TensorFlow is a finding already.
         return False
+    return hasattr(getattr(keras, 'optimizers', None), 'schedules')
 
 
 def _interfaces():

@@ -60,7 +60,7 @@ def test_a_good_host_is_ok_in_every_line():
 @pytest.mark.parametrize(
     'changes, verdict, words',
     [
-        ({'python': '3.7.1'}, FAILURE, 'Python 3.7.1'),
+        ({'python': '3.8.1'}, FAILURE, 'Python 3.8.1'),
         ({'tensorflow': '1.15.0'}, FAILURE, 'TensorFlow 1.15.0'),
         ({'tensorflow': None, 'problems': {'tensorflow': 'No AVX'}}, FAILURE, 'No AVX'),
         ({'horovod': '0.28.1'}, FAILURE, 'Horovod 0.28.1'),
@@ -94,7 +94,7 @@ def test_hosts_may_not_differ_in_a_package_of_tensorflow_2(package):
 
 
 def test_every_version_that_does_not_fit_has_a_line():
-    findings = doctor_checks.check_versions('h', facts(python='3.7.16', tensorflow='1.4.0'))
+    findings = doctor_checks.check_versions('h', facts(python='3.8.18', tensorflow='1.4.0'))
     assert verdicts(findings) == [FAILURE, FAILURE]
 
 
