@@ -30,7 +30,7 @@ __all__ = ['adagrad', 'keras', 'tf']
 
 
 def adagrad(rate):
-    """Keras's Adagrad, whose sums of squares begin at 0; since TensorFlow 1.15 they would at 0.1."""
+    """Adagrad whose sums of squares begin at 0; that of newer Keras would begin with 0.1."""
     if tf.__version__.startswith('1.11'):
         return keras.optimizers.Adagrad(rate)
     return keras.optimizers.Adagrad(rate, initial_accumulator_value=0.0)
