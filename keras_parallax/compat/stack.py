@@ -27,8 +27,8 @@ if untested(tensorflow.__version__):
 def _name_of_generation():
     if not tensorflow.__version__.startswith('1.'):
         return 'tensorflow_2'
-    keras = getattr(tensorflow, 'keras', None)
-    return 'tensorflow_1_15' if hasattr(keras.optimizers, 'schedules') else 'tensorflow_1'
+    has_newer_optimizers = hasattr(tensorflow.keras.optimizers, 'schedules')
+    return 'tensorflow_1_15' if has_newer_optimizers else 'tensorflow_1'
 
 
 #: The module of ours that knows this TensorFlow, and the Keras packages beside it.
