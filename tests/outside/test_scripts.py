@@ -17,9 +17,9 @@ LINES += [os.path.join(SCRIPTS, 'optimizer.py,' + name) for name in OPTIMIZERS]
 
 @pytest.fixture(scope='module')
 def lines(request):
-    """The scripts of the selected tests."""
+    """The scripts of the selected tests, or all if none names one."""
     selected = [item for item in request.session.items if item.module is request.module]
-    return [item.callspec.params['line'] for item in selected if hasattr(item, 'callspec')]
+    return [each.callspec.params['line'] for each in selected if hasattr(each, 'callspec')] or LINES
 
 
 @pytest.fixture(scope='module')
