@@ -2,7 +2,7 @@
 
 import re
 
-from frameworks import KERAS_PACKAGES
+from frameworks import KERAS_PACKAGES, TF2
 
 #: Files whose tests run with one of the packages each, in turn: both train with one engine. Where
 #: they differ, all run with both: how they compile (`test_compiling.py`), what they save
@@ -90,26 +90,45 @@ SAMPLED = {
             'what few scripts do; the others train through the same engine',
         ),
         (
-            'test_(a_server_is_sent|rows_that|a_formula_that|an_optimizer_whose).*',
+            'test_(a_server_is_sent|rows_that|a_formula_that|an_optimizer_whose|a_sum_moves|'
+            'a_table_follows).*',
             None,
             'tests/unit/step/ and tests/unit/updates/ have what decides it',
         ),
+        ('test_horovods_own.*', '.*_callback:adagrad', 'one optimizer starts so'),
+        ('test_without_a_strategy.*', '.*:adam', 'one optimizer goes without'),
     ],
     'tests/parallel/test_compiling.py': [
         ('.*', 'keras.*', _OTHER_PACKAGE),
         (
             'test_a_script.*',
-            '.*-(?!(shared_instance|built_before_twice|subclassed_that_predicts_first)$).*',
+            '.*-(?!(shared_instance|built_before_twice|subclassed_that_predicts_first|'
+            'generator_and_critic|text_classifier|of_tensorflow|of_scikit_learn|'
+            'sequential_without_shape|built_before_with_a_penalty)$).*',
             'another script is written so, but for one line',
         ),
     ],
     'tests/parallel/test_equality.py': [
-        ('.*', '2-.*', 'on two ranks two thirds of all models are compared, with a package each'),
         (
-            'test_every_archi.*|.*_a_users_.*',
-            '2-%s-.*' % re.escape(KERAS_PACKAGES[0]),
-            'of the engine, every third case',
+            'test_workers_equal.*',
+            '2-.*' if TF2 else '2-.*-(sgd|adagrad|rmsprop|adam|nadam|tf_adam|clipnorm|clipvalue|'
+            'regularized_adam|activity_regularized|non_negative|shared|masked_adam|sampled_softmax|'
+            'few_rows|tied|given_weights|stateful|our_LazyAdam|our_RowwiseAdagrad)',
+            'a model of each kind is compared on two ranks, with a package each',
         ),
+        (
+            'test_every_archi.*',
+            '2-%s-(hybrid|ps|auto|allreduce|search_ps|fp16_hybrid|many_in_loop|moved_reg|accu).*'
+            % re.escape(KERAS_PACKAGES[0]),
+            'of the engine, every fourth case',
+        ),
+        (
+            '.*_a_users_.*',
+            '2-%s-own_(centralized|tf_clipped|by_slices|layerwise|ps_entrywise)'
+            % re.escape(KERAS_PACKAGES[0]),
+            'of optimizers of users, every fourth case',
+        ),
+        ('test_every_job.*', '2-.*', 'jobs of two ranks are started'),
     ],
     'tests/parallel/test_example.py': [
         ('.*', '(?!async).*', 'test_async.py trains without waiting, on less'),
@@ -126,9 +145,16 @@ SAMPLED = {
     'tests/parallel/test_sessions.py': [
         (
             '.*',
-            'keras-(own_session|sparse_input)|tf.keras-(iterator_before|own_session|session_run|'
-            'fit_dataset|held_session|traced|control_dependency|not_copied|threads_that_read)',
+            'keras-sparse_input|tf.keras-(iterator_before|own_session|session_run|fit_dataset|'
+            'traced|not_copied|threads_that_read)',
             'a way of each kind is tried',
+        ),
+    ],
+    'tests/parallel/test_servers.py': [
+        (
+            'test_(ranks_that_are_given|one_worker_with).*',
+            None,
+            'tests/unit/job/ has what decides it',
         ),
     ],
     'tests/parallel/test_schedulers.py': [
@@ -141,7 +167,7 @@ SAMPLED = {
     'tests/parallel/test_failures.py': [
         (
             'test_a_failed_job_ends_and_says_why',
-            'bad_id|caught|early_success|exception|killed|other_rate|saves_alone|unequal_fit',
+            'bad_id|early_success|exception|killed|unequal_fit',
             'a way of each kind is tried',
         ),
         ('test_a_job_ends_well', 'ends_well', 'a way of each kind is tried'),
@@ -176,7 +202,42 @@ SAMPLED = {
             'test_saving.py goes on from each form with other numbers of ranks',
         ),
     ],
-    'tests/parallel/test_saving.py': [('.*', '.*(?<!tf.)keras.*', _OTHER_PACKAGE)],
+    'tests/parallel/test_metrics.py': [('.*', '(.*-)?tf.keras.*', _OTHER_PACKAGE)],
+    'tests/parallel/test_names.py': [
+        ('.*', None, 'test_saving.py goes on with other numbers of ranks, by names'),
+    ],
+    'tests/parallel/test_saving.py': [
+        (
+            '.*',
+            re.escape(KERAS_PACKAGES[0]) + '(-(adam|momentum|adagrad|1-adam-parts|3-momentum-h5|'
+            '3-adam-.*|[a-z]+.(h5|parts)|optimizer|no model).*)?',
+            'a form of each kind, other numbers of ranks and one package are tried',
+        ),
+    ],
+    'tests/parallel/test_saving_by_all.py': [
+        ('.*', None, 'test_saving.py saves on all ranks, test_training.py by callbacks of Keras'),
+    ],
+    'tests/parallel/test_start_values.py': [
+        ('.*', None, 'test_behaviour.py starts from plain start values, with shards on ranks'),
+    ],
+    'tests/parallel/test_tables.py': [
+        ('test_every_way.*', '.*-(writes|word2vec)', 'a way of each kind is tried'),
+        ('test_what_was_made.*', None, 'test_equality.py moves tables'),
+        (
+            'test_(what_a_rank|of_different|one_rank|an_id).*',
+            None,
+            'what few scripts do; the others write through the same operations',
+        ),
+    ],
+    'tests/parallel/test_training.py': [
+        ('test_fit_gives.*', 'tf.keras-(shortest:everywhere|explicit)', 'one way differs little'),
+        (
+            'test_(a_metric_that_a_callback|generators|callbacks_|models_of|what_rank_0|all_ranks|'
+            'each_rank|only_rank|wrappers|ranks_that|explicit).*|test_shares_of_a_.*',
+            None,
+            'what few scripts do; the others train by the same `fit`',
+        ),
+    ],
     'tests/parallel/test_search.py': [
         ('.*', None, 'test_equality.py searches while it trains, on fewer steps'),
     ],
@@ -226,6 +287,15 @@ SAMPLED = {
             'test_(a_users_optimizer|a_model_that|a_profile).*',
             None,
             'test_equality.py compares other formulas',
+        ),
+    ],
+    'tests/unit/test_single_process.py': [
+        ('test_two_runs.*', '.*-Adam', 'one optimizer shows that nothing is drawn anew'),
+        ('test_a_saved_model_trains.*', '.*-(Adam|SGD)', 'with slots and without'),
+        (
+            'test_the_optimizers_weights_.*',
+            '.*-(Adadelta|Adagrad|Adam-lazy|Nadam-exact)',
+            'slots of each kind are tried',
         ),
     ],
     'tests/unit/test_notebook.py': [

@@ -19,11 +19,15 @@ FILLED = JOBS[:2]
 TOLERANCES = {'halved': 2e-3}
 
 
-@pytest.fixture(scope='module', params=JOBS)
-def runs(request, tmpdir_factory):
+@pytest.fixture(params=JOBS)
+def runs(request, once, tmpdir_factory):
     """For each run, what each rank has seen, a list of dicts."""
+    return once(run_job, request.param, tmpdir_factory)
+
+
+def run_job(named, tmpdir_factory):
     folder = str(tmpdir_factory.mktemp('dynamic'))
-    package, size, *names = request.param.split('-')
+    package, size, *names = named.split('-')
     outcome = launch.run(
         int(size),
         'parallel/dynamic_worker.py',

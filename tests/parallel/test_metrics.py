@@ -6,6 +6,7 @@ import os
 import launch
 import numpy as np
 import pytest
+import selected
 import true_metrics
 from frameworks import KERAS_PACKAGES, TF2
 
@@ -25,10 +26,11 @@ every_metric = pytest.mark.parametrize('metric', METRICS)
 
 
 @pytest.fixture(scope='module')
-def job(tmpdir_factory):
+def job(request, tmpdir_factory):
     """What each rank has seen, a list."""
     folder = str(tmpdir_factory.mktemp('metrics'))
-    outcome = launch.run(RANKS, 'parallel/metrics_worker.py', folder)
+    packages = selected.cases_of(request, KERAS_PACKAGES) or KERAS_PACKAGES[-1:]
+    outcome = launch.run(RANKS, 'parallel/metrics_worker.py', folder, *packages)
     assert outcome.code == 0, outcome.output[-5000:]
     paths = [os.path.join(folder, '%d.json' % rank) for rank in range(RANKS)]
     return [json.load(open(path)) for path in paths]
