@@ -19,14 +19,19 @@ FILLED = JOBS[:2]
 TOLERANCES = {'halved': 2e-3}
 
 
+@pytest.fixture(scope='module')
+def folder(tmpdir_factory):
+    return str(tmpdir_factory.mktemp('dynamic'))
+
+
 @pytest.fixture(params=JOBS)
-def runs(request, once, tmpdir_factory):
+def runs(request, once, folder):
     """For each run, what each rank has seen, a list of dicts."""
-    return once(run_job, request.param, tmpdir_factory)
+    return once(run_job, request.param, os.path.join(folder, request.param))
 
 
-def run_job(named, tmpdir_factory):
-    folder = str(tmpdir_factory.mktemp('dynamic'))
+def run_job(named, folder):
+    os.makedirs(folder)
     package, size, *names = named.split('-')
     outcome = launch.run(
         int(size),
