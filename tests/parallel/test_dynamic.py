@@ -12,7 +12,8 @@ from frameworks import KERAS_PACKAGES
 JOBS = (
     KERAS_PACKAGES[-1] + '-2-adagrad',
     KERAS_PACKAGES[0] + '-3-adam',
-    KERAS_PACKAGES[0] + '-2-moved-halved-accumulated-auto-search-bags',
+    KERAS_PACKAGES[0] + '-2-moved-accumulated-auto-bags',
+    KERAS_PACKAGES[0] + '-2-halved-search',
 )
 FILLED = JOBS[:2]
 #: Values lose digits in half precision; sums are still made in single precision.
