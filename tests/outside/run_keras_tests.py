@@ -14,11 +14,12 @@ import pytest
 #: It wants a thread of Keras's not to have begun with another epoch 0.1 s after the last batch,
 #: which it has where ranks with much else to do tell each other how the epoch went (keras 2.2.4).
 RACES = ['keras/engine/test_training.py::test_model_methods']
-#: Of eight tests of TensorBoard, which take a third of the time, two are run.
+#: Of eight tests of TensorBoard, which take a third of the time, those that train briefly are run.
 SLOW = [
     'keras/test_callbacks.py::test_TensorBoard' + name
     for name in (
         '[batch]',
+        '[epoch]',
         '[9]',
         '_histogram_freq_must_have_validation_data',
         '_multi_input_output',
