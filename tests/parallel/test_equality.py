@@ -40,7 +40,7 @@ MODEL_RUNS_IN_TURN = [
     for number in range(len(cases.CASES))
     for run in MODEL_RUNS[3 * number : 3 * number + 3]
     # Three ranks for models with one of the packages: a job less.
-    if run[0] == (3 if number % 6 in (1, 3) else 2) or (run[0] == 1 and number % 12 == 0)
+    if run[0] == (3 if number % 6 == 1 else 2) or (run[0] == 1 and number % 12 == 0)
 ]
 MATRIX_RUNS = [
     ENGINE_JOBS[(row + column) % len(ENGINE_JOBS)] + ('%s_%s' % (strategy, optimizer),)
