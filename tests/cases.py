@@ -546,6 +546,17 @@ def of_ours(name, **arguments):
     return optimizer
 
 
+def gradients_of(keras, model):
+    """A function from a batch, a list, to the gradients of a model's weights, arrays."""
+    backend = keras.backend
+    targets = backend.placeholder((None, 1))
+    loss = backend.mean(backend.square(targets - model.output))
+    gradients = backend.gradients(loss, model.trainable_weights)
+    # The table's is of rows that may come twice.
+    gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
+    return backend.function(model.inputs + [targets], gradients)
+
+
 def regularizer_over_whole(keras):
     """A user's regularizer that no shard can compute by itself."""
     return lambda table: 0.1 * tf.sqrt(1.0 + tf.reduce_sum(tf.square(table)))

@@ -45,7 +45,6 @@ NOT_ON_TENSORFLOW_2 = {
         'tests/parallel/test_behaviour.py::test_horovods_own_broadcast_callback',
     ),
     "Keras's optimizers have kernels and sparse updates of their own, by which they move rows": (
-        'tests/parallel/test_behaviour.py::test_a_table_follows_its_own_optimizer',
         'tests/unit/updates/test_fused_kernels.py::',
         'tests/unit/updates/test_optimizer_adapter.py::test_a_wrapped_optimizer_has_the_rule',
         'tests/unit/updates/test_optimizer_adapter.py::test_every_optimizer_class_of_keras_has_a',

@@ -103,6 +103,11 @@ class StepSpec(NamedTuple):
         """Whether a table of the model is sharded."""
         return any(isinstance(variable, ShardedVariable) for variable in self.variables)
 
+    def forget_slots(self, variables):
+        """Has the optimizers make new slots for variables that they have updated before."""
+        for optimizer in [self.optimizer, *self.settings.tables.all().values()]:
+            adapter_of(optimizer).forget_slots(variables)
+
     def plan_for(self, request):
         """The `Plan` of the model that follows from a `request.Request`."""
         halved = self.settings.halved

@@ -106,6 +106,7 @@ class OptimizerAdapter:
         inner: the `tf.train.Optimizer` that it stands for, or `None`.
         takes_rows: whether it moves rows itself, given `IndexedSlices`.
         moves_all_rows: whether it then moves all rows, or changes the slots of all.
+        rounds_rows: whether it can move rows that are kept in fewer bits than their slots.
         shares_slots: whether several workers may apply gradients to the same slots at a time.
         goes_on: whether its slots go on when a model is compiled with it once more.
         bounds: the `clipping.Bounds` of one that clips rows before repeats are summed, or `None`.
@@ -114,6 +115,7 @@ class OptimizerAdapter:
 
     rule = inner = bounds = loss_scale = None
     takes_rows, shares_slots, goes_on, moves_all_rows = False, True, False, False
+    rounds_rows = False
 
     def __init__(self, optimizer):
         self._optimizer, self.name = optimizer, type(optimizer).__name__
@@ -329,7 +331,7 @@ class OptimizerV2Adapter(OptimizerAdapter):
 
     def __init__(self, optimizer, own):
         super().__init__(optimizer)
-        self._own, self._is_known = own, keras_optimizers.is_keras_own(own, optimizer)
+        self._own, self._is_known = own, keras_optimizers.is_known(own, optimizer, _OF_OURS)
         self.shares_slots = self.goes_on = self._is_known
         # Others clip by themselves what they are given.
         self.bounds = clipping.bounds_of(optimizer) if self._is_known else clipping.Bounds()
@@ -344,10 +346,29 @@ class OptimizerV2Adapter(OptimizerAdapter):
         """Some of Keras's own do."""
         return self._is_known and row_updates.moves_all_rows(self._optimizer)
 
+    @property
+    def rounds_rows(self):
+        """It can by a formula for rows."""
+        return self._is_known and row_updates.formula_of(self._optimizer) is not None
+
     def slots_of(self, shape):
-        """Those of Keras's own are known before it has any."""
-        known = keras_optimizers.slots_of(self._own, self._optimizer) if self._is_known else None
+        """Those of Keras's own, and of ours, are known before it has any."""
+        if not self._is_known:
+            return None, None
+        known = keras_optimizers.slots_of(self._own, self._optimizer)
+        if self._rule_of_ours is not None:
+            share = np.prod(self.slot_shape(shape)) / max(1, np.prod(shape))
+            known = self._rule_of_ours.keeps * share
         return known, known
+
+    def slot_shape(self, shape):
+        """That of the variable, but for some of ours."""
+        rule = self._rule_of_ours
+        return shape if rule is None else rule.slot_shape(shape)
+
+    @property
+    def _rule_of_ours(self):
+        return row_rules.RULES[self._own.__name__] if is_of_ours(self._optimizer) else None
 
     def reach(self, variables, tables):
         """Keras's own move rows by themselves."""
@@ -374,6 +395,11 @@ class OptimizerV2Adapter(OptimizerAdapter):
                 stack.enter_context(row_updates.locked(self._optimizer))
             stack.enter_context(tensorflow_optimizers.waiting_for_rows(self._optimizer))
             return super().updates(loss, pairs, get_updates)
+
+    def updates_of_tables(self, loss, pairs, lazy, alone):
+        """As `updates`, where it is the optimizer of tables and another one counts the steps."""
+        with keras_optimizers.counted_elsewhere(self._optimizer):
+            return self.updates(loss, pairs, self._optimizer.get_updates, lazy, alone)
 
     def kept(self, before, updated, operations, gradients):
         """Its slots by their names, and what belongs to no variable."""
