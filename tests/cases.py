@@ -925,6 +925,14 @@ def _engine_cases():
         found['many_regularized_rowwise'] = CASES['regularized']._replace(
             optimizer=CASES['our_RowwiseAdagrad'].optimizer, strategy={'partitions': 5}
         )
+    # With one optimizer for all variables the numbers are plain Keras's.
+    of_tables = {'tables': {'class_name': 'Adagrad', 'config': {'lr': 0.1}}}
+    found['many_of_tables'] = CASES['adagrad']._replace(wrap=of_tables, strategy={'partitions': 5})
+    found['moved_of_tables'] = CASES['adagrad']._replace(
+        wrap=of_tables, moves=('ps', 'allreduce', 'ps', 'hybrid')
+    )
+    if TF2 and not TF1_15:
+        found['half_computed_of_tables'] = CASES['half_computed_adagrad']._replace(wrap=of_tables)
     # As `architecture='auto'` tries them; what has left its shards comes back to some.
     for name in ('regularized_adam', 'columns', 'tf_adam'):
         moves = ('ps', 'allreduce', 'ps', 'hybrid')
