@@ -673,9 +673,8 @@ CASES = {
     ),
     'bags': Case(bags, lambda keras: keras.optimizers.Adagrad(lr=0.1, epsilon=0.01), bags_batch),
 }
-if not TF2:
-    for _name, _arguments in (('RowwiseAdagrad', {'lr': 0.1}), ('LazyAdam', {'lr': 0.01})):
-        CASES['our_' + _name] = optimizer_case(of_ours(_name, **_arguments))
+for _name, _arguments in (('RowwiseAdagrad', {'lr': 0.1}), ('LazyAdam', {'lr': 0.01})):
+    CASES['our_' + _name] = optimizer_case(of_ours(_name, **_arguments))
 if TF2:
     CASES['schedule'] = optimizer_case(
         lambda keras: keras.optimizers.Adam(
@@ -918,13 +917,12 @@ def _engine_cases():
     found['in_loop'] = CASES['adam']._replace(model=looking_up_in_a_loop)
     found['in_branch'] = CASES['adam']._replace(model=looking_up_in_a_branch)
     found['many_in_loop'] = found['in_loop']._replace(strategy={'partitions': 5})
-    if not TF2:
-        found['search_rowwise'] = CASES['our_RowwiseAdagrad']._replace(
-            strategy={'partitions': 'search'}
-        )
-        found['many_regularized_rowwise'] = CASES['regularized']._replace(
-            optimizer=CASES['our_RowwiseAdagrad'].optimizer, strategy={'partitions': 5}
-        )
+    found['search_rowwise'] = CASES['our_RowwiseAdagrad']._replace(
+        strategy={'partitions': 'search'}
+    )
+    found['many_regularized_rowwise'] = CASES['regularized']._replace(
+        optimizer=CASES['our_RowwiseAdagrad'].optimizer, strategy={'partitions': 5}
+    )
     # With one optimizer for all variables the numbers are plain Keras's.
     of_tables = {'tables': {'class_name': 'Adagrad', 'config': {'lr': 0.1}}}
     found['many_of_tables'] = CASES['adagrad']._replace(wrap=of_tables, strategy={'partitions': 5})

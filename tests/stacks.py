@@ -62,6 +62,8 @@ NOT_ON_TENSORFLOW_2 = {
         'tests/unit/updates/test_row_rules.py::test_momentum_switched_on',
     ),
     'Keras refuses a constraint on a table': (
+        'tests/unit/optimizers/test_by_row.py::test_what_concerns_every_row_is_as_in_plain_keras['
+        'constraint',
         'tests/unit/updates/test_row_rules.py::test_lazy_heeds_regularizer_and_constraint[non neg',
         'tests/unit/updates/test_row_rules.py::test_lazy_heeds_regularizer_and_constraint[row norm',
         'tests/parallel/test_behaviour.py::test_a_server_is_sent_tensors_and_no_messages_that_only_'
@@ -112,9 +114,6 @@ NOT_ON_TENSORFLOW_2 = {
         'callbacks.BroadcastGlobalVariablesCallback',
         'tests/unit/test_public_names.py::test_callbacks_take_the_arguments_of_horovods['
         'callbacks.LearningRate',
-    ),
-    '`kp.optimizers` are refused': (
-        'tests/unit/test_public_names.py::test_the_example_of_a_name_runs[optimizers.',
     ),
     "the packages beside us, which the doctor imports, cannot be read by a Python as old as 3.6": (
         'tests/unit/compat/test_stack.py::test_every_other_python_of_this_machine_is_named_when_it_'
