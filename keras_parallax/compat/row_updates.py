@@ -130,13 +130,17 @@ _FORMULAS = {
 }
 
 
+def _is_of_ours(optimizer):
+    return hasattr(type(optimizer), 'row_formula')
+
+
 def formula_of(optimizer):
     """The `RowFormula` of an `OptimizerV2`, or `None` if it is not known.
 
     Args:
         optimizer: the optimizer, maybe of a class that has a `row_formula`.
     """
-    if hasattr(type(optimizer), 'row_formula'):
+    if _is_of_ours(optimizer):
         return RowFormula(*optimizer.row_formula())
     names = [cls.__name__ for cls in type(optimizer).__mro__]
     name = next((name for name in names if name in _FORMULAS), None)
@@ -162,19 +166,26 @@ def _step(optimizer, var, indices, grad, apply_state=None):
 
 
 @contextlib.contextmanager
-def rows_alone(optimizer):
-    """While open, one of Keras's own builds sparse updates of touched rows and their slots only.
+def by_formula(optimizer, lazy, alone):
+    """While open, an optimizer builds some sparse updates by its formula for touched rows.
+
+    Those of Keras's own if rows without a gradient are to rest and would not, and those of ours if
+    several workers write: by themselves they set rows, which would undo what another has done.
 
     Args:
         optimizer: an `OptimizerV2`.
+        lazy: whether rows without a gradient are to rest.
+        alone: whether no other worker updates the same variables.
     """
-    if not moves_all_rows(optimizer):
+    if not (lazy and moves_all_rows(optimizer)) and (alone or not _is_of_ours(optimizer)):
         yield
         return
 
     def apply(grad, var, indices, apply_state=None):
         decrease, writes = _step(optimizer, var, indices, grad, apply_state)
-        return tf.group(tf.scatter_sub(var, indices, decrease).op, *writes)
+        if alone:
+            return tf.group(tf.scatter_sub(var, indices, decrease).op, *writes)
+        return tf.group(_subtracted(var, indices, 1.0, decrease), *writes)
 
     vars(optimizer)['_resource_apply_sparse'] = apply
     try:
@@ -248,15 +259,7 @@ def locked(optimizer):
     def apply(grad, var, indices, apply_state=None):
         key = var.device, var.dtype.base_dtype
         of = (apply_state or {}).get(key) or optimizer._fallback_apply_state(*key)
-        return run_kernel(
-            'sparse_apply_proximal_gradient_descent',
-            [var],
-            alpha=of['lr_t'],
-            l1=0.0,
-            l2=0.0,
-            grad=grad,
-            indices=indices,
-        )
+        return _subtracted(var, indices, of['lr_t'], grad)
 
     own = {'_use_locking': True}
     if adds:
@@ -267,3 +270,16 @@ def locked(optimizer):
     finally:
         vars(optimizer)['_use_locking'] = before
         vars(optimizer).pop('_resource_apply_sparse_duplicate_indices', None)
+
+
+def _subtracted(variable, rows, rate, values):
+    """Subtracts values times a rate from rows of a variable by a kernel that locks it."""
+    return run_kernel(
+        'sparse_apply_proximal_gradient_descent',
+        [variable],
+        alpha=rate,
+        l1=0.0,
+        l2=0.0,
+        grad=values,
+        indices=rows,
+    )

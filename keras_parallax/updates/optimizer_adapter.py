@@ -389,8 +389,7 @@ class OptimizerV2Adapter(OptimizerAdapter):
         with contextlib.ExitStack() as stack:
             stack.enter_context(keras_optimizers.without_clipping(self._optimizer))
             stack.enter_context(keras_optimizers.slots_made_in_place(self._optimizer))
-            if lazy:
-                stack.enter_context(row_updates.rows_alone(self._optimizer))
+            stack.enter_context(row_updates.by_formula(self._optimizer, lazy, alone))
             if not alone:
                 stack.enter_context(row_updates.locked(self._optimizer))
             stack.enter_context(tensorflow_optimizers.waiting_for_rows(self._optimizer))
