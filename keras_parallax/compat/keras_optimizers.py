@@ -178,8 +178,8 @@ def slots_made_in_place(optimizer):
     """
     make = optimizer.add_slot
 
-    def add_slot(var, slot_name, initializer='zeros', shape=None):
-        return make(var, slot_name, _in_place(initializer), shape)
+    def add_slot(var, slot_name, initializer='zeros', **arguments):
+        return make(var, slot_name, _in_place(initializer), **arguments)
 
     vars(optimizer)['add_slot'] = add_slot
     try:
@@ -227,7 +227,8 @@ def counted_elsewhere(optimizer):
         optimizer: the optimizer, which has had its `share_steps`.
     """
     attributes = vars(optimizer.iterations)
-    attributes['assign_add'] = lambda *args, **kwargs: tf.no_op()
+    # A tensor, for TensorFlow 1.15 asks for its operation.
+    attributes['assign_add'] = lambda *args, **kwargs: tf.constant(0)
     try:
         yield
     finally:

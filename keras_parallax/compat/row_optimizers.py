@@ -6,6 +6,7 @@ Such a class says what it keeps for rows (`slots`, `slot_shape`), and by how muc
 
 import functools
 
+from keras_parallax.compat import tensorflow_api
 from keras_parallax.compat.keras_optimizers import OPTIMIZER_V2
 from keras_parallax.compat.tensorflow_api import tf
 
@@ -116,8 +117,7 @@ class _TakingRows:
     def _create_slots(self, var_list):
         for name in self.slots:
             for var in var_list:
-                shape = tf.TensorShape(self.slot_shape(var.shape.as_list()))
-                self.add_slot(var, name, shape=shape)
+                self.add_slot(var, name, _zeros_of(self.slot_shape(var.shape.as_list())))
 
     def _resource_apply_dense(self, grad, var, apply_state=None):
         slots = [self.get_slot(var, name) for name in self.slots]
@@ -150,6 +150,11 @@ class _Settings:
     def __getattr__(self, name):
         value = getattr(self._optimizer, name)
         return tf.cast(value, self._dtype) if name in self._optimizer._hyper else value
+
+
+def _zeros_of(slot_shape):
+    """An initializer of a slot of another shape than its variable, which TensorFlow 1.15 asks."""
+    return lambda shape, dtype: tensorflow_api.zeros(slot_shape, dtype)
 
 
 def _rows_written(optimizer, param, values, rows, slots):

@@ -218,10 +218,10 @@ def rounded(optimizer, narrow):
         moved = keep(indices, tf.cast(tf.gather(var, indices), dtype) - decrease)
         return tf.group(tf.scatter_update(var, indices, moved).op, *writes)
 
-    def add_slot(var, slot_name, initializer='zeros', shape=None):
-        if key_of(var) not in by_key:
-            return make(var, slot_name, initializer, shape)
-        return make(_OfDtype(var, by_key[key_of(var)][0]), slot_name, initializer, shape)
+    def add_slot(var, *arguments, **named):
+        if key_of(var) in by_key:
+            var = _OfDtype(var, by_key[key_of(var)][0])
+        return make(var, *arguments, **named)
 
     own = {'add_slot': add_slot, '_resource_apply_sparse_duplicate_indices': apply}
     vars(optimizer).update(own)
@@ -236,7 +236,7 @@ class _OfDtype:
     """A variable as Keras makes a slot of another dtype for it."""
 
     def __init__(self, variable, dtype):
-        self._variable, self.true_dtype = variable, dtype
+        self._variable, self.dtype, self.true_dtype = variable, dtype, dtype
 
     def __getattr__(self, name):
         return getattr(self._variable, name)

@@ -13,7 +13,7 @@ RANKS = 2
 COMPARED = ('reads', 'savers', 'writes', 'word2vec')
 OTHERS = (
     'refused', 'threads', 'own_variable', 'set_weights', 'own_writes', 'noise', 'alone',
-    'narrow', 'narrow_refused',
+    'narrow', 'narrow_by', 'narrow_refused',
 )  # fmt: skip
 #: Scripts in which tables move.
 MOVED = ('moved:auto_400_adam', 'moved:search_adam')
@@ -131,6 +131,19 @@ def test_rows_of_16_bits_train_as_plain_kerass_that_are_rounded_by_the_same_nois
                 assert np.mean(found == expected) > 0.9
         np.testing.assert_allclose(ours['ours.penalty'], ours['plain.penalty'], rtol=1e-4)
         np.testing.assert_array_equal(job('narrow')[0]['ours.end.table'], ours['ours.end.table'])
+
+
+def test_rows_of_16_bits_follow_whichever_optimizer_moves_them_one_by_one(job):
+    for ours in job('narrow_by'):
+        names = [key.partition('.end.')[2] for key in ours.files if key.startswith('ours.end.')]
+        assert len(names) >= 3
+        for name in names:
+            found, expected = ours['ours.end.' + name], ours['plain.end.' + name]
+            np.testing.assert_array_equal(found, found.astype(np.float16))
+            # Each of four steps rounds to a neighbour; all together moved much further.
+            last_bit = np.spacing(np.abs(expected).max().astype(np.float16))
+            np.testing.assert_allclose(found, expected, rtol=0, atol=4 * last_bit, err_msg=name)
+            assert np.abs(ours['plain.moved.' + name]).max() > 15 * last_bit, name
 
 
 def test_whatever_reads_or_writes_rows_of_16_bits_has_them_in_32_and_servers_hold_half(job):
