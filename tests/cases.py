@@ -25,7 +25,7 @@ class Case(NamedTuple):
         batch: function `(random_state, size) -> (x, y)` or `(x, y, sample_weight)`.
         loss: as `model.compile` takes it.
         wrap: further arguments of `ParallaxOptimizer`; a compression by its name, because cases
-            are also built where Horovod is not installed.
+            are also built where Horovod is not installed; `tables` as `optimizer`.
         strategy: arguments of `ParallaxStrategy`.
         tolerance: greatest difference of a weight, relative to the largest entry it had at the
             start or has at the end, and of a loss, relative to itself.
@@ -924,7 +924,7 @@ def _engine_cases():
         optimizer=CASES['our_RowwiseAdagrad'].optimizer, strategy={'partitions': 5}
     )
     # With one optimizer for all variables the numbers are plain Keras's.
-    of_tables = {'tables': {'class_name': 'Adagrad', 'config': {'lr': 0.1}}}
+    of_tables = {'tables': CASES['adagrad'].optimizer}
     found['many_of_tables'] = CASES['adagrad']._replace(wrap=of_tables, strategy={'partitions': 5})
     found['moved_of_tables'] = CASES['adagrad']._replace(
         wrap=of_tables, moves=('ps', 'allreduce', 'ps', 'hybrid')

@@ -572,21 +572,29 @@ def narrow(run):
     return given
 
 
-#: Optimizers that move rows of 16 bits, and further arguments of `ParallaxOptimizer`.
+def nothing_else(keras):
+    return {}
+
+
+#: Functions of a Keras package: an optimizer that moves rows of 16 bits, and further arguments of
+#: `ParallaxOptimizer`.
 NARROW_BY = {
-    'rowwise': (cases.of_ours('RowwiseAdagrad', lr=0.1), {}),
-    'lazy_adam': (cases.of_ours('LazyAdam', lr=0.01), {}),
+    'rowwise': (cases.of_ours('RowwiseAdagrad', lr=0.1), nothing_else),
+    'lazy_adam': (cases.of_ours('LazyAdam', lr=0.01), nothing_else),
     'tables': (
         lambda keras: keras.optimizers.Adagrad(lr=0.1),
-        {'tables': {'class_name': 'Adagrad', 'config': {'lr': 0.1}}},
+        lambda keras: {'tables': keras.optimizers.Adagrad(lr=0.1)},
     ),
 }
 if TF2:
-    NARROW_BY['momentum'] = lambda keras: keras.optimizers.SGD(lr=0.1, momentum=0.9), {}
+    NARROW_BY['momentum'] = (
+        lambda keras: keras.optimizers.SGD(lr=0.1, momentum=0.9),
+        nothing_else,
+    )
 if TF2 and not TF1_15:
     NARROW_BY['scaled'] = (
         lambda keras: keras.mixed_precision.LossScaleOptimizer(NARROW.optimizer(keras)),
-        {},
+        nothing_else,
     )
 
 
@@ -601,7 +609,9 @@ def narrow_by(run):
         else:
             with kp.ParallaxStrategy(row_dtype='float16'):
                 model = case.model(run.keras)
-                own = kp.ParallaxOptimizer(optimizer(run.keras), keras=run.package, **arguments)
+                own = kp.ParallaxOptimizer(
+                    optimizer(run.keras), keras=run.package, **arguments(run.keras)
+                )
                 model.compile(own, case.loss)
             model.set_weights(cases.start_weights(model))
         run.train(model, case, 0, STEPS)
