@@ -54,11 +54,12 @@ class RowwiseAdagrad(_ByRow):
     a bias, each of whose rows is one number, is updated as by Adagrad. Gradients of one row are
     summed before they are squared. A row without a gradient stands still.
 
-    It is an optimizer of Keras like others, with a strategy or without one. `keras.models.load_model` needs `custom_objects={'RowwiseAdagrad':
+    It is an optimizer of Keras like others, with a strategy or without one.
+    `keras.models.load_model` needs `custom_objects={'RowwiseAdagrad':
     kp.optimizers.RowwiseAdagrad}`; `kp.load_model` knows it.
 
     Args:
-        lr: the learning rate.
+        lr: the learning rate; with TensorFlow 2 it may be a schedule of Keras.
         decay: the rate is `lr / (1 + decay * step)`, as in Keras.
         epsilon: what is added to the divisor; `None` for Keras's `K.epsilon()`, 1e-7.
         keras: `'keras'` or `'tf.keras'`, the package of the model. Defaults to `'keras'` if the
@@ -98,7 +99,7 @@ class LazyAdam(_ByRow):
     It takes the same packages as `RowwiseAdagrad`, and is loaded alike.
 
     Args:
-        lr: the learning rate.
+        lr: as in `RowwiseAdagrad`.
         beta_1: how much of the mean of gradients stays in a step.
         beta_2: how much of the mean of their squares stays in a step.
         decay: as in `RowwiseAdagrad`.

@@ -204,9 +204,9 @@ def require_row_rules(plan, optimizer, settings, variables, records):
         if way.rule is None and not way.rounds:
             raise PlanError(
                 'row_dtype=%r needs an optimizer that moves single rows of %s, but its update is '
-                'this: %s. Use SGD or Adagrad of Keras, one of kp.optimizers, '
-                "or another of Keras with sparse_update='lazy'; or leave the table out of "
-                'row_dtype.' % (planned.row_dtype, planned.name, way.words)
+                'this: %s. Use SGD or Adagrad of Keras, one of kp.optimizers, or another of Keras '
+                "with sparse_update='lazy'; or leave the table out of row_dtype."
+                % (planned.row_dtype, planned.name, way.words)
             )
 
 

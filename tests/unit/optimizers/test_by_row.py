@@ -36,10 +36,10 @@ def rowwise_adagrad(step, weight, gradient, slots):
 
 def lazy_adam(step, weight, gradient, slots):
     """The same."""
-    rate, beta_1, beta_2 = map(setting, (0.01, 0.8, 0.9))
+    rate, beta_1, beta_2, decay = map(setting, (0.01, 0.8, 0.9, 0.1))
     slots[0][:] = beta_1 * slots[0] + (1 - beta_1) * gradient
     slots[1][:] = beta_2 * slots[1] + (1 - beta_2) * gradient**2
-    rate *= np.sqrt(1 - beta_2 ** (step + 1)) / (1 - beta_1 ** (step + 1)) / (1 + setting(0.1) * step)
+    rate *= np.sqrt(1 - beta_2 ** (step + 1)) / (1 - beta_1 ** (step + 1)) / (1 + decay * step)
     weight -= rate * slots[0] / (np.sqrt(slots[1]) + 1e-7)
 
 
@@ -150,3 +150,23 @@ def test_slots_of_a_table_are_a_number_a_row_and_the_plan_says_so(package):
     update = strategy.plan(model)['table/embeddings'].update
     assert update.slots == pytest.approx(1 / WIDTH)
     assert update.words == 'touched rows only, which is exact for RowwiseAdagrad'
+
+
+@pytest.mark.skipif(not TF2, reason='Keras 2.2.4 has no schedules')
+@every_optimizer
+def test_the_rate_may_be_a_schedule_and_is_one_again_from_a_config(name):
+    keras, given = cases.keras_module('tf.keras'), dict(OPTIMIZERS[name])
+    lr, decay = given.pop('lr'), given.pop('decay')
+    schedule = keras.optimizers.schedules.InverseTimeDecay(lr, 1, decay)
+    scheduled = case_of(name)._replace(optimizer=cases.of_ours(name, lr=schedule, **given))
+
+    def again(keras):
+        optimizer = scheduled.optimizer(keras)
+        return type(optimizer).from_config(optimizer.get_config())
+
+    _, decayed = ours.assert_equals_plain_keras(case_of(name), keras)
+    for case in (scheduled, scheduled._replace(optimizer=again)):
+        model = ours.compiled(case, keras)
+        cases.train(model, cases.joined_batches(case, 1, case.steps))
+        for weight, expected in zip(model.get_weights(), decayed):
+            np.testing.assert_allclose(weight, expected, rtol=1e-5, atol=1e-7)

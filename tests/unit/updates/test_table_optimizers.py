@@ -152,7 +152,7 @@ def test_a_file_of_other_optimizers_of_tables_is_refused(tmp_path):
         ),
         (
             lambda keras: {'tables': 'adam'},
-            'of the table user/embeddings moves touched rows only, but .*Adam.* moves (every|all) row',
+            'table user/embeddings moves touched rows only, but .*Adam.* moves (every|all) row',
         ),
         (lambda keras: {'tables': 'nadam'}, 'single rows is known.* but Nadam was given'),
         (
