@@ -16,8 +16,9 @@ from keras_parallax.job import devices
 from keras_parallax.tables import sharding
 from keras_parallax.tables.table import Table, make_storage
 from keras_parallax.updates import table_updates
+from keras_parallax.updates.adapter_base import OptimizerState
 from keras_parallax.updates.asked_gradients import ExchangedGradients
-from keras_parallax.updates.optimizer_adapter import OptimizerState, adapter_of
+from keras_parallax.updates.optimizer_adapter import adapter_of
 from keras_parallax.updates.optimizer_copies import named
 from keras_parallax.updates.shard_slots import slots_for_rows, state_of
 

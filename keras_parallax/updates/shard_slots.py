@@ -4,7 +4,7 @@ from keras_parallax.compat import keras_api, tensorflow_api
 from keras_parallax.compat.tensorflow_api import ResourceVariable, tf
 from keras_parallax.errors import PlanError
 from keras_parallax.tables.table import STORAGE, make_storage
-from keras_parallax.updates.optimizer_adapter import OptimizerState
+from keras_parallax.updates.adapter_base import OptimizerState
 
 
 def slots_for_rows(optimizer, table, rule, prefix):

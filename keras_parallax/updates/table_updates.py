@@ -9,7 +9,8 @@ from keras_parallax.planning.plan import Update
 from keras_parallax.tables import loss_analysis
 from keras_parallax.tables.id_index import index_of
 from keras_parallax.updates import stochastic_rounding
-from keras_parallax.updates.optimizer_adapter import adapter_of, is_of_ours
+from keras_parallax.updates.adapter_base import is_of_ours
+from keras_parallax.updates.optimizer_adapter import adapter_of
 from keras_parallax.updates.row_rules import RowRule
 
 EXACT, LAZY = 'exact', 'lazy'
