@@ -77,8 +77,9 @@ test: ## Run a test of everything, in ten minutes; root (PYTEST_ARGS=...)
 	$(REPORT)
 
 # The longest first, so that no process waits for another at the end.
-test-all: test ## Run all other tests too, and code of others on us (tests/README.md)
-	$(SIDE_BY_SIDE) -m exhaustive $(PYTEST_ARGS) tests/outside $(SUITE)
+test-all: ## Run these, all other tests, and code of others on us, in twenty-five minutes (tests/README.md)
+	@scripts/make_env.sh --cluster --install $(if $(CI),--browser)
+	$(SIDE_BY_SIDE) $(PYTEST_ARGS) tests/outside $(SUITE)
 	$(REPORT)
 
 # Two ranks against plain Keras, and what reads the insides of Keras and TensorFlow.

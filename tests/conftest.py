@@ -1,5 +1,6 @@
 """Settings for every test; what `make test` leaves to `make test-all`; what shares a process."""
 
+import functools
 import os
 import tempfile
 
@@ -89,3 +90,13 @@ def folder_for_temporary_files(tmp_path_factory):
     """Gives each process of `pytest -n` one of its own: tests look for what is left over there."""
     if 'PYTEST_XDIST_WORKER' in os.environ:
         os.environ['TMPDIR'] = tempfile.tempdir = str(tmp_path_factory.mktemp('tmp'))
+
+
+@pytest.fixture(scope='module')
+def once():
+    """Calls a function once for each set of arguments of a module's tests.
+
+    A fixture with parameters of which tests name some by `indirect` may be made several times:
+    pytest orders tests by the place of a parameter in its list.
+    """
+    return functools.lru_cache(maxsize=None)(lambda function, *arguments: function(*arguments))

@@ -2,7 +2,7 @@
 
 import re
 
-from frameworks import KERAS_PACKAGES
+from frameworks import KERAS_PACKAGES, TF2
 
 #: Files whose tests run with one of the packages each, in turn: both train with one engine. Where
 #: they differ, all run with both: how they compile (`test_compiling.py`), what they save
@@ -90,26 +90,45 @@ SAMPLED = {
             'what few scripts do; the others train through the same engine',
         ),
         (
-            'test_(a_server_is_sent|rows_that|a_formula_that|an_optimizer_whose).*',
+            'test_(a_server_is_sent|rows_that|a_formula_that|an_optimizer_whose|a_sum_moves|'
+            'a_table_follows).*',
             None,
             'tests/unit/step/ and tests/unit/updates/ have what decides it',
         ),
+        ('test_horovods_own.*', '.*_callback:adagrad', 'one optimizer starts so'),
+        ('test_without_a_strategy.*', '.*:adam', 'one optimizer goes without'),
     ],
     'tests/parallel/test_compiling.py': [
         ('.*', 'keras.*', _OTHER_PACKAGE),
         (
             'test_a_script.*',
-            '.*-(?!(shared_instance|built_before_twice|subclassed_that_predicts_first)$).*',
+            '.*-(?!(shared_instance|built_before_twice|subclassed_that_predicts_first|'
+            'generator_and_critic|text_classifier|of_tensorflow|of_scikit_learn|'
+            'sequential_without_shape|built_before_with_a_penalty)$).*',
             'another script is written so, but for one line',
         ),
     ],
     'tests/parallel/test_equality.py': [
-        ('.*', '2-.*', 'on two ranks two thirds of all models are compared, with a package each'),
         (
-            'test_every_archi.*|.*_a_users_.*',
-            '2-%s-.*' % re.escape(KERAS_PACKAGES[0]),
-            'of the engine, every third case',
+            'test_workers_equal.*',
+            '2-.*' if TF2 else '2-.*-(sgd|adagrad|rmsprop|adam|nadam|tf_adam|clipnorm|clipvalue|'
+            'regularized_adam|activity_regularized|non_negative|shared|masked_adam|sampled_softmax|'
+            'few_rows|tied|given_weights|stateful|our_LazyAdam|our_RowwiseAdagrad)',
+            'a model of each kind is compared on two ranks, with a package each',
         ),
+        (
+            'test_every_archi.*',
+            '2-%s-(hybrid|ps|auto|allreduce|search_ps|fp16_hybrid|many_in_loop|moved_reg|accu).*'
+            % re.escape(KERAS_PACKAGES[0]),
+            'of the engine, every fourth case',
+        ),
+        (
+            '.*_a_users_.*',
+            '2-%s-own_(centralized|tf_clipped|by_slices|layerwise|ps_entrywise)'
+            % re.escape(KERAS_PACKAGES[0]),
+            'of optimizers of users, every fourth case',
+        ),
+        ('test_every_job.*', '2-.*', 'jobs of two ranks are started'),
     ],
     'tests/parallel/test_example.py': [
         ('.*', '(?!async).*', 'test_async.py trains without waiting, on less'),
@@ -126,9 +145,16 @@ SAMPLED = {
     'tests/parallel/test_sessions.py': [
         (
             '.*',
-            'keras-(own_session|sparse_input)|tf.keras-(iterator_before|own_session|session_run|'
-            'fit_dataset|held_session|traced|control_dependency|not_copied|threads_that_read)',
+            'keras-sparse_input|tf.keras-(iterator_before|own_session|session_run|fit_dataset|'
+            'traced|not_copied|threads_that_read)',
             'a way of each kind is tried',
+        ),
+    ],
+    'tests/parallel/test_servers.py': [
+        (
+            'test_(ranks_that_are_given|one_worker_with).*',
+            None,
+            'tests/unit/job/ has what decides it',
         ),
     ],
     'tests/parallel/test_schedulers.py': [
@@ -141,7 +167,7 @@ SAMPLED = {
     'tests/parallel/test_failures.py': [
         (
             'test_a_failed_job_ends_and_says_why',
-            'bad_id|caught|early_success|exception|killed|other_rate|saves_alone|unequal_fit',
+            'bad_id|early_success|exception|killed|unequal_fit',
             'a way of each kind is tried',
         ),
         ('test_a_job_ends_well', 'ends_well', 'a way of each kind is tried'),
@@ -176,7 +202,42 @@ SAMPLED = {
             'test_saving.py goes on from each form with other numbers of ranks',
         ),
     ],
-    'tests/parallel/test_saving.py': [('.*', '.*(?<!tf.)keras.*', _OTHER_PACKAGE)],
+    'tests/parallel/test_metrics.py': [('.*', '(.*-)?tf.keras.*', _OTHER_PACKAGE)],
+    'tests/parallel/test_names.py': [
+        ('.*', None, 'test_saving.py goes on with other numbers of ranks, by names'),
+    ],
+    'tests/parallel/test_saving.py': [
+        (
+            '.*',
+            re.escape(KERAS_PACKAGES[0]) + '(-(adam|momentum|adagrad|1-adam-parts|3-momentum-h5|'
+            '3-adam-.*|[a-z]+.(h5|parts)|optimizer|no model).*)?',
+            'a form of each kind, other numbers of ranks and one package are tried',
+        ),
+    ],
+    'tests/parallel/test_saving_by_all.py': [
+        ('.*', None, 'test_saving.py saves on all ranks, test_training.py by callbacks of Keras'),
+    ],
+    'tests/parallel/test_start_values.py': [
+        ('.*', None, 'test_behaviour.py starts from plain start values, with shards on ranks'),
+    ],
+    'tests/parallel/test_tables.py': [
+        ('test_every_way.*', '.*-(writes|word2vec)', 'a way of each kind is tried'),
+        ('test_what_was_made.*', None, 'test_equality.py moves tables'),
+        (
+            'test_(what_a_rank|of_different|one_rank|an_id).*',
+            None,
+            'what few scripts do; the others write through the same operations',
+        ),
+    ],
+    'tests/parallel/test_training.py': [
+        ('test_fit_gives.*', 'tf.keras-(shortest:everywhere|explicit)', 'one way differs little'),
+        (
+            'test_(a_metric_that_a_callback|generators|callbacks_|models_of|what_rank_0|all_ranks|'
+            'each_rank|only_rank|wrappers|ranks_that|explicit).*|test_shares_of_a_.*',
+            None,
+            'what few scripts do; the others train by the same `fit`',
+        ),
+    ],
     'tests/parallel/test_search.py': [
         ('.*', None, 'test_equality.py searches while it trains, on fewer steps'),
     ],
@@ -228,6 +289,15 @@ SAMPLED = {
             'test_equality.py compares other formulas',
         ),
     ],
+    'tests/unit/test_single_process.py': [
+        ('test_two_runs.*', '.*-Adam', 'one optimizer shows that nothing is drawn anew'),
+        ('test_a_saved_model_trains.*', '.*-(Adam|SGD)', 'with slots and without'),
+        (
+            'test_the_optimizers_weights_.*',
+            '.*-(Adadelta|Adagrad|Adam-lazy|Nadam-exact)',
+            'slots of each kind are tried',
+        ),
+    ],
     'tests/unit/test_notebook.py': [
         ('test_(the|numbers).*', None, 'what it calls has tests of its own; it takes ten seconds'),
     ],
@@ -244,27 +314,86 @@ COVERED = {
     'tests/cluster/test_emulated_cluster.py': [
         ('test_training_on_two_hosts.*', None, 'test_local_aggregation.py trains on them'),
     ],
+    'tests/cluster/test_failures_on_hosts.py': [
+        ('test_one_sentence_tells_that_the_launcher.*', '.*SIGTERM', 'another signal does so'),
+    ],
+    'tests/cluster/test_local_aggregation.py': [
+        ('test_steps_that_a_session.*', None, 'test_sessions.py runs steps so; others share rows'),
+    ],
+    'tests/cluster/test_servers.py': [
+        ('test_one_server_a_host.*', None, 'test_resuming.py has one, and here there are others'),
+    ],
     'tests/outside/test_scripts.py': [
         (
             'test_two_ranks.*',
-            'deepctr_model_(?!(DeepFM|DCN|WDL|FiBiNET|NFFM|DIN)$).*',
+            'deepctr_model_(?!(DeepFM|NFFM|DIN)$).*',
             'models of one package: the others have the same tables below other layers',
         ),
     ],
     'tests/parallel/test_async.py': [
-        ('.*', 'keras on .*-(ps|bound|lockstep)', 'ranks that have the shards themselves wait so'),
+        (
+            '.*',
+            'keras on .*-(ps|bound|lockstep|accumulated)',
+            'ranks that have the shards themselves wait so',
+        ),
+    ],
+    'tests/parallel/test_behaviour.py': [
+        (
+            'test_(each_rank_exports|after_a_summary|the_projector).*',
+            None,
+            'tests/unit/callbacks/ and tests/unit/checkpoint/ have what is written',
+        ),
     ],
     'tests/parallel/test_compiling.py': [
         (
             'test_a_script.*',
-            'alias-(text_classifier|of_tensorflow|shared_instance|generator_and_critic|seeded|'
-            'compiled_again|built_before|built_before_with_a_penalty|built_before_twice)',
+            'alias-(?!(instance|own_step|subclassed)$).*',
             'nothing in it depends on the package, and `keras` has it',
         ),
         ('test_(?!a_script|the_job).*', 'alias-.*', 'nothing in it depends on the package'),
     ],
     'tests/parallel/test_criteo.py': [
         ('.*', 'deepfm', 'the same model with tables that grow'),
+    ],
+    'tests/parallel/test_dynamic.py': [
+        ('.*', '.*-halved-search', 'test_equality.py halves and searches; here are other moves'),
+    ],
+    'tests/parallel/test_example.py': [
+        ('.*', 'async', 'test_async.py trains without waiting'),
+        ('test_a_projected.*', None, 'test_resuming.py goes on from checkpoints'),
+    ],
+    'tests/parallel/test_resuming.py': [
+        (
+            '.*',
+            'two ranks-tf_(adagrad|momentum)|three ranks-(hybrid to ps|ps to hybrid|tf_(?!adam to se).*)'
+            '|a server a host-tf.*|dedicated servers-tf.*|one process-(hybrid|host|tf_adam) alone',
+            'of what is saved and where it goes on, each is there in another pair',
+        ),
+    ],
+    'tests/parallel/test_restart.py': [
+        ('test_a_worker_killed.*', None, 'tests/unit/test_atomic_files.py kills one process so'),
+    ],
+    'tests/parallel/test_saving.py': [
+        (
+            '.*',
+            r'tf\.keras-(momentum|adagrad|nadam|few_rows|shared_adam|[13]-(?!adam).*)',
+            _OTHER_PACKAGE,
+        ),
+    ],
+    'tests/parallel/test_sessions.py': [
+        (
+            '.*',
+            'keras-(session_run|stateful_session_run)|tf.keras-(iterator_after|one_shot_inside|'
+            'fed_before|traced_dataset|stateful_session_run)',
+            'another case differs in one of two things',
+        ),
+    ],
+    'tests/parallel/test_skip_thoughts.py': [
+        ('.*', None, 'test_nmt.py trains an encoder, a decoder and a sampled softmax'),
+    ],
+    'tests/parallel/test_turnover.py': [
+        ('.*', '3.*', 'two ranks, with as many shards'),
+        ('test_with_as_many_shards.*', None, 'two ranks, with as many shards'),
     ],
 }
 
@@ -274,8 +403,8 @@ def is_covered(file, name):
     test, _, parameters = name.partition('[')
     return any(
         covered is None or re.fullmatch(covered, parameters[:-1])
-        for pattern, covered, _ in COVERED.get(file, ())
-        if re.fullmatch(pattern, test)
+        for pattern, covered, reason in COVERED.get(file, ())
+        if re.fullmatch(pattern, test) and _holds(reason)
     )
 
 
@@ -290,8 +419,12 @@ def is_exhaustive(file, name):
     return file.startswith('tests/outside/') or any(
         kept is None or (parameters and not re.fullmatch(kept, parameters[:-1]))
         for pattern, kept, reason in SAMPLED.get(file, ())
-        if re.fullmatch(pattern, test) and (reason != _OTHER_PACKAGE or len(KERAS_PACKAGES) > 1)
+        if re.fullmatch(pattern, test) and _holds(reason)
     )
+
+
+def _holds(reason):
+    return reason != _OTHER_PACKAGE or len(KERAS_PACKAGES) > 1
 
 
 def left_out(file, names):

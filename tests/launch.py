@@ -75,14 +75,15 @@ def run(
         An `Outcome`. Every process of the job has ended by then.
     """
     command, full = _prepare(ranks, script, arguments, environ, prefix, launcher)
-    if ranks:
+    if ranks and prefix:
         outcome = _run(command, full, limit, must_start=True)
         if outcome:
             return outcome
-        # Horovod 0.19.5 forks a process that loads TensorFlow to see what it was built with, just
-        # after threads of its own have ended, and waits for it without a limit. Once in some
-        # hundred launches that process hung, before any code of ours had run, or the dynamic linker
-        # stopped it (`dl-sort-maps.c: Assertion`), which horovodrun takes for an empty queue.
+        # `horovodrun` itself: that of Horovod 0.19.5 forks a process that loads TensorFlow to see
+        # what it was built with, just after threads of its own have ended, and waits for it without
+        # a limit. Once in some hundred launches that process hung, before any code of ours had run,
+        # or the dynamic linker stopped it (`dl-sort-maps.c: Assertion`), which horovodrun takes for
+        # an empty queue.
         warnings.warn(
             'horovodrun started no rank; once more. It waited %d s at most.' % START_SECONDS,
             stacklevel=2,
@@ -118,7 +119,9 @@ def _prepare(ranks, script, arguments, environ, prefix, launcher):
     if ranks:
         options = LAUNCHERS[launcher]
         start = (options % ((ranks,) * options.count('%d'))).split()
-        if start[0] == 'horovodrun':
+        if launcher == 'horovodrun --gloo' and not prefix:
+            start[:1] = [sys.executable, os.path.join(HERE, 'horovodrun_gloo.py')]
+        elif start[0] == 'horovodrun':
             start[0] = os.path.join(folder, start[0])
         elif start[0].endswith('.py'):
             start[:1] = [sys.executable, os.path.join(HERE, start[0])]

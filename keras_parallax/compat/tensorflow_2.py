@@ -44,9 +44,22 @@ def group_by_window(dataset, group_of, elements_of, size):
     return dataset.group_by_window(group_of, elements_of, size)
 
 
+def _load_tf_keras():
+    """Loads `tf.keras`, which Horovod does anyway, so that its error does not blame Horovod."""
+    try:
+        tensorflow.keras.backend  # noqa: B018 - it is loaded when something of it is asked for
+    except ImportError as error:
+        raise StackError(
+            'keras-parallax needs tf.keras, which could not be imported (%s). Set '
+            'TF_USE_LEGACY_KERAS=1 in the environment: then it is Keras 2, from tf-keras, which is '
+            'installed.' % error
+        ) from error
+
+
 def _keras_inside():
     """The name of Keras 2: `tf_keras` beside a TensorFlow whose own is Keras 3, else `keras`."""
     if importlib.util.find_spec('tf_keras'):
+        _load_tf_keras()
         return 'tf_keras'
     try:
         version = importlib.import_module('keras').__version__

@@ -19,13 +19,10 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 EQUAL = [
     'adam',
     'clipnorm',
-    'regularized_adam',
     'looked_up_twice',
-    'two_outputs',
     'ps_tied',
     'search_ps',
     'waiting',
-    'fp16_both_sgd',
     'accumulated_adam',
 ]
 #: What is there after this long is left over.

@@ -1,7 +1,7 @@
 """Run by `horovodrun`: metrics of all samples, where ranks have unequal shares.
 
-Usage: metrics_worker.py FOLDER. Each rank writes to FOLDER/RANK.json what it has seen with each
-Keras package: a dict by package.
+Usage: metrics_worker.py FOLDER PACKAGE... Each rank writes to FOLDER/RANK.json what it has seen with
+each Keras package: a dict by package.
 """
 
 import json
@@ -12,7 +12,6 @@ import warnings
 import cases
 import horovod.tensorflow as hvd
 import numpy as np
-from frameworks import KERAS_PACKAGES
 
 import keras_parallax as kp
 
@@ -157,15 +156,15 @@ def different(keras, rank):
         return str(error)
 
 
-def main(folder):
+def main(folder, *packages):
     warnings.simplefilter('ignore')
     found = {}
-    for package in KERAS_PACKAGES:
+    for package in packages:
         keras = cases.keras_module(package)
         keras.backend.clear_session()
         kp.ParallaxStrategy()
         found[package] = seen(keras, hvd.rank())
-    found['different'] = different(keras, hvd.rank())
+    found['different'] = different(cases.keras_module(packages[-1]), hvd.rank())
     with open(os.path.join(folder, '%d.json' % hvd.rank()), 'w') as file:
         json.dump(found, file, default=float)
 

@@ -1,6 +1,6 @@
 """Plain Keras, in a process that can import neither Horovod nor keras-parallax.
 
-Usage: plain_saving_worker.py FOLDER PACKAGE. For each case: trains half of the steps, saves to
+Usage: plain_saving_worker.py FOLDER PACKAGE CASE... For each case: trains half of the steps, saves to
 CASE.plain.h5, trains to the end; and trains from CASE.h5, which a job has saved, to the end.
 """
 
@@ -47,9 +47,9 @@ def serve(folder, name, ids):
         return session.run(signature.outputs['out'].name, feeds)
 
 
-def main(folder, package):
+def main(folder, package, *names):
     keras = cases.keras_module(package)
-    for name in saved.CASES:
+    for name in names:
         case = cases.CASES[name]
         keras.backend.clear_session()
         model = case.model(keras)

@@ -1,9 +1,9 @@
 """Run by `horovodrun`: saves models while they train, or goes on from what was saved.
 
-Usage: saving_worker.py FOLDER PACKAGE save|resume
+Usage: saving_worker.py FOLDER PACKAGE save|resume CASE[:FORM]...
 
 `save` trains each case for half of the steps, saves it in every form and trains to the end.
-`resume` trains the other half from each form. What a rank ends with goes to
+`resume` trains the other half, each case from the form named. What a rank ends with goes to
 FOLDER/RESULT/RANK.npz, with the name of what it shows as RESULT.
 """
 
@@ -142,16 +142,15 @@ def refuse(folder, keras):
     note(folder, 'refused', strategy, model, same=same, **loaded, **errors)
 
 
-def main(folder, package, phase):
+def main(folder, package, phase, *asked):
     keras = cases.keras_module(package)
     if phase == 'save':
-        for name in saved.CASES:
+        for name in asked:
             save(folder, keras, name)
         return
-    ranks = kp.ParallaxStrategy().size
-    for name, form in saved.RESUMED[ranks]:
-        resume(folder, keras, name, form)
-    if ranks > 1:
+    for name in asked:
+        resume(folder, keras, *name.split(':'))
+    if kp.ParallaxStrategy().size > 1:
         refuse(folder, keras)
     job.start().barrier()
 

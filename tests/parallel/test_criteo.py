@@ -21,26 +21,36 @@ ROWS = clicks.table_rows(VALUES)
 HALVES = slice(HELD_OUT // 2), slice(HELD_OUT // 2, None)
 
 
-@pytest.fixture(scope='module', params=['deepfm', 'dlrm', 'deepfm-dynamic'])
+@pytest.fixture(params=['deepfm', 'dlrm', 'deepfm-dynamic'])
 def name(request):
     """A model, and whether its tables find rows by ids that nobody has numbered."""
     return request.param
 
 
 @pytest.fixture(scope='module')
-def exported(name, tmp_path_factory):
-    return str(tmp_path_factory.mktemp('exported').joinpath('clicks'))
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp('criteo')
 
 
-@pytest.fixture(scope='module')
-def shown(name, exported, tmp_path_factory):
+@pytest.fixture
+def exported(name, folder):
+    return str(folder.joinpath(name))
+
+
+@pytest.fixture
+def shown(once, name, exported, folder):
     """What the example prints, of lines that are made, or of the same ones in files."""
+    return once(run_example, name, exported, folder)
+
+
+def run_example(name, exported, folder):
     options = [word for option, value in OPTIONS.items() for word in ('--' + option, value)]
     model, _, kind = name.partition('-')
     options += ['--model', model, '--' + (kind or 'static')]
     if model == 'deepfm':
         return example_runs.output('criteo.py', *options, '--export', exported)
-    folder = tmp_path_factory.mktemp('days')
+    folder = folder.joinpath('days')
+    folder.mkdir()
     for number, day in enumerate(DAYS[0] + DAYS[1]):
         folder.joinpath('day_%d' % number).write_text('\n'.join(day.lines) + '\n')
     return example_runs.output('criteo.py', *options, '--data', folder)
@@ -51,9 +61,13 @@ def shown(name, exported, tmp_path_factory):
 static = pytest.mark.parametrize('name', ['deepfm', 'dlrm'], indirect=True)
 
 
-@pytest.fixture(scope='module')
-def plain(name):
+@pytest.fixture
+def plain(once, name):
     """Of plain Keras: the model, and what it predicts of held-out lines after each epoch."""
+    return once(train_plainly, name)
+
+
+def train_plainly(name):
     keras.backend.clear_session()
     np.random.seed(SEED)
     tf.set_random_seed(SEED)

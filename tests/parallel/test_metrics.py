@@ -6,6 +6,7 @@ import os
 import launch
 import numpy as np
 import pytest
+import selected
 import true_metrics
 from frameworks import KERAS_PACKAGES, TF2
 
@@ -25,34 +26,35 @@ every_metric = pytest.mark.parametrize('metric', METRICS)
 
 
 @pytest.fixture(scope='module')
-def job(tmpdir_factory):
+def job(request, tmpdir_factory):
     """What each rank has seen, a list."""
     folder = str(tmpdir_factory.mktemp('metrics'))
-    outcome = launch.run(RANKS, 'parallel/metrics_worker.py', folder)
+    packages = selected.cases_of(request, KERAS_PACKAGES) or KERAS_PACKAGES[-1:]
+    outcome = launch.run(RANKS, 'parallel/metrics_worker.py', folder, *packages)
     assert outcome.code == 0, outcome.output[-5000:]
     paths = [os.path.join(folder, '%d.json' % rank) for rank in range(RANKS)]
     return [json.load(open(path)) for path in paths]
 
 
 @pytest.fixture(params=KERAS_PACKAGES)
-def ranks(job, request):
+def seen(job, request):
     """What each rank has seen with a Keras package, a list."""
     return [of_rank[request.param] for of_rank in job]
 
 
-def of_samples(ranks, metric, name):
+def of_samples(seen, metric, name):
     """A metric of the samples of each rank alone, and of all together with how exact it is."""
     compute, tolerance = METRICS[metric]
-    shares = [[np.array(part) for part in of_rank[name]] for of_rank in ranks]
+    shares = [[np.array(part) for part in of_rank[name]] for of_rank in seen]
     joined = [np.concatenate(parts) for parts in zip(*shares)]
     return [compute(*share) for share in shares], compute(*joined), tolerance(*joined)
 
 
 @every_metric
-def test_metrics_are_of_all_samples_on_every_rank(ranks, metric):
-    _, trained, trained_within = of_samples(ranks, metric, 'trained')
-    _, validated, within = of_samples(ranks, metric, 'validated')
-    for of_rank in ranks:
+def test_metrics_are_of_all_samples_on_every_rank(seen, metric):
+    _, trained, trained_within = of_samples(seen, metric, 'trained')
+    _, validated, within = of_samples(seen, metric, 'validated')
+    for of_rank in seen:
         logs = of_rank['first'][0]
         assert logs[metric] == pytest.approx(trained, abs=trained_within)
         assert logs['val_' + metric] == pytest.approx(validated, abs=within)
@@ -63,32 +65,32 @@ def test_metrics_are_of_all_samples_on_every_rank(ranks, metric):
 
 
 @every_metric
-def test_the_average_of_the_ranks_averages_is_another_number(ranks, metric):
+def test_the_average_of_the_ranks_averages_is_another_number(seen, metric):
     for name in ('trained', 'validated'):
-        of_ranks, joined, within = of_samples(ranks, metric, name)
-        counts = [len(of_rank[name][0]) for of_rank in ranks]
+        of_ranks, joined, within = of_samples(seen, metric, name)
+        counts = [len(of_rank[name][0]) for of_rank in seen]
         assert abs(np.mean(of_ranks) - joined) > 10 * within
         by_share = abs(np.average(of_ranks, weights=counts) - joined)
         assert by_share <= within if metric in MEANS else by_share > 10 * within
 
 
 @every_metric
-def test_it_is_one_number_on_all_ranks_and_at_every_place(ranks, metric):
+def test_it_is_one_number_on_all_ranks_and_at_every_place(seen, metric):
     for name in (metric, 'val_' + metric):
-        first, other = [[of_rank['first'][0][name]] + of_rank['history'][name] for of_rank in ranks]
+        first, other = [[of_rank['first'][0][name]] + of_rank['history'][name] for of_rank in seen]
         assert first == other and first[0] == first[1]
         # What TensorFlow 2 predicts differs in its last bit from one time to the next.
         assert first == pytest.approx([first[0]] * len(first), abs=1e-6 if TF2 else 0)
 
 
-def test_callbacks_decide_alike_by_it(ranks):
+def test_callbacks_decide_alike_by_it(seen):
     # No epoch is better than the first.
-    assert [len(of_rank['history']['val_auc']) for of_rank in ranks] == [2, 2]
+    assert [len(of_rank['history']['val_auc']) for of_rank in seen] == [2, 2]
 
 
-def test_at_the_end_of_a_batch_it_is_of_this_ranks_samples_so_far(ranks):
+def test_at_the_end_of_a_batch_it_is_of_this_ranks_samples_so_far(seen):
     compute, tolerance = METRICS['auc']
-    for of_rank in ranks:
+    for of_rank in seen:
         own = [np.array(part) for part in of_rank['trained']]
         assert of_rank['batches'][2] == pytest.approx(compute(*own), abs=tolerance(*own))
 
@@ -99,8 +101,8 @@ def test_ranks_with_different_metrics_are_told_which(job):
 
 
 @pytest.mark.parametrize('metric', ['precision_at_k', 'recall_at_k'])
-def test_metrics_of_several_items_a_sample_are_of_all_samples_too(ranks, metric):
-    found = [of_rank['ranked'] for of_rank in ranks]
+def test_metrics_of_several_items_a_sample_are_of_all_samples_too(seen, metric):
+    found = [of_rank['ranked'] for of_rank in seen]
     shares = [[np.array(part) for part in of_rank['shares']] for of_rank in found]
     compute = getattr(true_metrics, metric)
     joined = compute(*[np.concatenate(parts) for parts in zip(*shares)])
@@ -111,9 +113,9 @@ def test_metrics_of_several_items_a_sample_are_of_all_samples_too(ranks, metric)
 
 
 @pytest.fixture
-def grouped(ranks):
+def grouped(seen):
     """What each rank has seen of the area within groups, and its labels, scores and groups."""
-    found = [of_rank['grouped'] for of_rank in ranks]
+    found = [of_rank['grouped'] for of_rank in seen]
     return found, [[np.array(part) for part in of_rank['shares']] for of_rank in found]
 
 

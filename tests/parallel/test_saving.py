@@ -14,22 +14,27 @@ from frameworks import KERAS_PACKAGES
 
 PACKAGES = KERAS_PACKAGES
 TOLERANCE = 1e-5
+#: What tests without a case of their own look at: cases, and ways to go on.
+OF_ALL = ('adagrad', 'adam', (3, 'adam', 'parts'), (3, 'adam', 'single.h5'))
 
 
 class Jobs:
-    """The folder in which jobs and plain processes have saved and gone on."""
+    """The folder in which jobs and plain processes have saved and gone on, as tests ask for it."""
 
-    def __init__(self, package, folder):
+    def __init__(self, package, folder, asked):
         self.folder = folder
+        names = [name for name in saved.CASES if name in OF_ALL or name in asked]
         self.outcomes = [
-            launch.run(saved.RANKS, 'parallel/saving_worker.py', folder, package, 'save'),
-            launch.run(0, 'parallel/plain_saving_worker.py', folder, package),
+            launch.run(saved.RANKS, 'parallel/saving_worker.py', folder, package, 'save', *names),
+            launch.run(0, 'parallel/plain_saving_worker.py', folder, package, *names),
         ]
         damage(folder)
-        self.outcomes += [
-            launch.run(size, 'parallel/saving_worker.py', folder, package, 'resume')
-            for size in saved.RESUMED
-        ]
+        for size, pairs in saved.RESUMED.items():
+            pairs = [pair for pair in pairs if (size, *pair) in asked or (size, *pair) in OF_ALL]
+            script = 'parallel/saving_worker.py'
+            self.outcomes.append(
+                launch.run(size, script, folder, package, 'resume', *map(':'.join, pairs))
+            )
 
     def path(self, name):
         return os.path.join(self.folder, name)
@@ -66,7 +71,12 @@ def part_of(folder):
 
 @pytest.fixture(scope='module', params=PACKAGES)
 def jobs(request, tmpdir_factory):
-    return Jobs(request.param, str(tmpdir_factory.mktemp('saving')))
+    asked = set()
+    for item in request.session.items:
+        params = item.callspec.params if hasattr(item, 'callspec') else {}
+        if item.module is request.module and params.get('jobs') == request.param:
+            asked.update([params.get('name'), tuple(map(params.get, ('size', 'name', 'form')))])
+    return Jobs(request.param, str(tmpdir_factory.mktemp('saving')), asked)
 
 
 def arrays(results, prefix='arr_'):

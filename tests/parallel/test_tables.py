@@ -6,6 +6,7 @@ import h5py
 import launch
 import numpy as np
 import pytest
+import selected
 from frameworks import KERAS_PACKAGES, keras_module
 
 RANKS = 2
@@ -21,17 +22,14 @@ MOVED = ('moved:auto_400_adam', 'moved:search_adam')
 
 @pytest.fixture(scope='module', params=KERAS_PACKAGES[:1])
 def job(request, tmp_path_factory):
-    """A function from the name of a script to the results of both ranks; all run in one job."""
+    """A function from a script's name to the results of both ranks; all asked for run in one job."""
     folder = str(tmp_path_factory.mktemp('tables'))
     outcome = launch.run(
         RANKS,
         'parallel/tables_worker.py',
         request.param,
         folder,
-        *COMPARED,
-        *OTHERS,
-        *MOVED,
-        'ended',
+        *selected.cases_of(request, COMPARED + OTHERS + MOVED + ('ended',)),
         environ={'KERAS_PARALLAX_CACHE': folder},
     )
 

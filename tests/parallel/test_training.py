@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import recipes
 import reference
+import selected
 import stacks
 from frameworks import KERAS_PACKAGES, RATE, tf
 
@@ -41,10 +42,11 @@ def keras(package):
 
 
 @pytest.fixture(scope='module')
-def job(package, tmpdir_factory):
-    """Runs all cases in one job; a folder and an `Outcome`."""
+def job(request, package, tmpdir_factory):
+    """Runs all cases that tests ask for in one job; a folder and an `Outcome`."""
     folder = str(tmpdir_factory.mktemp('training'))
     names = CASES + (('from_dataset', 'shared_dataset') if package == 'tf.keras' else ())
+    names = selected.cases_of(request, names)
     names = [name for name in names if not stacks.reason_against(WORKER + name)]
     outcome = launch.run(RANKS, 'parallel/training_worker.py', folder, package, *names)
     return folder, outcome

@@ -11,15 +11,22 @@ import turnover
 TOLERANCE = 1e-5
 
 
+class Folders(dict):
+    """For each number of ranks the folder of what its job has written, which is run when asked for."""
+
+    def __init__(self, make_folder):
+        self._make_folder = make_folder
+
+    def __missing__(self, ranks):
+        self[ranks] = str(self._make_folder('turnover'))
+        outcome = launch.run(ranks, 'parallel/turnover_worker.py', self[ranks])
+        assert outcome.code == 0, outcome.output[-5000:]
+        return self[ranks]
+
+
 @pytest.fixture(scope='module')
 def folders(tmp_path_factory):
-    """For each number of ranks the folder of what its job has written."""
-    found = {}
-    for ranks in turnover.RUNS_OF:
-        found[ranks] = str(tmp_path_factory.mktemp('turnover'))
-        outcome = launch.run(ranks, 'parallel/turnover_worker.py', found[ranks])
-        assert outcome.code == 0, outcome.output[-5000:]
-    return found
+    return Folders(tmp_path_factory.mktemp)
 
 
 def of_run(folders, ranks, name, rank=0):
@@ -40,9 +47,9 @@ def assert_alike(one, other):
         np.testing.assert_allclose(row, others[id_], rtol=0, atol=TOLERANCE)
 
 
-@pytest.mark.parametrize('ranks', [2, 3])
-def test_admitted_ids_train_as_in_one_process(folders, ranks):
-    found, alone = of_run(folders, ranks, 'admitted'), of_run(folders, 1, 'admitted')
+@pytest.mark.parametrize('size', [2, 3])
+def test_admitted_ids_train_as_in_one_process(folders, size):
+    found, alone = of_run(folders, size, 'admitted'), of_run(folders, 1, 'admitted')
     assert_alike(found, alone)
     # The row of all others, too.
     np.testing.assert_allclose(found['rows'][-1], alone['rows'][-1], rtol=0, atol=TOLERANCE)
@@ -55,11 +62,11 @@ def test_with_as_many_shards_two_ranks_and_three_train_alike(folders, name):
 
 
 @pytest.mark.parametrize(
-    'ranks, name', [(ranks, name) for ranks, names in turnover.RUNS_OF.items() for name in names]
+    'size, name', [(size, name) for size, names in turnover.RUNS_OF.items() for name in names]
 )
-def test_ids_have_rows_as_the_model_in_python_says(folders, ranks, name):
-    parts = turnover.expected_parts(name, 1 if ranks == 1 else turnover.SHARDS)
-    found = of_run(folders, ranks, name)
+def test_ids_have_rows_as_the_model_in_python_says(folders, size, name):
+    parts = turnover.expected_parts(name, 1 if size == 1 else turnover.SHARDS)
+    found = of_run(folders, size, name)
     assert set(rows_by_id(found)) == set().union(*[part.known for part in parts])
     assert found['rows_used'] == len(rows_by_id(found))
     assert found['rows_evicted'] == sum(part.evicted for part in parts)

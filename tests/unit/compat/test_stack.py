@@ -7,7 +7,7 @@ import sys
 
 import horovod
 import pytest
-from frameworks import TF2
+from frameworks import TF1_15, TF2
 
 import keras_parallax as kp
 import keras_parallax_command
@@ -44,9 +44,9 @@ sys.meta_path.insert(0, Missing())
 """
 
 
-def output_of(script, path=None):
+def output_of(script, path=None, legacy='1'):
     """What a fresh Python prints for a script, with a folder before everything installed."""
-    environ = dict(os.environ, TF_CPP_MIN_LOG_LEVEL='2', TF_USE_LEGACY_KERAS='1')
+    environ = dict(os.environ, TF_CPP_MIN_LOG_LEVEL='2', TF_USE_LEGACY_KERAS=legacy)
     environ.pop('PYTHONPATH', None)
     if path is not None:
         environ['PYTHONPATH'] = str(path)
@@ -211,8 +211,15 @@ def test_a_missing_keras_is_named_with_the_way_to_get_it():
     assert 'No module named keras' in message and 'pip install keras==2.2.4' in message
 
 
-def test_tf_keras_is_served_where_keras_is_missing():
+@pytest.mark.skipif(not TF2 or TF1_15, reason='`tf.keras` has no other name there')
+def test_without_keras_3_the_variable_for_keras_2_is_named():
     # TensorFlow 2 asks whether there is one, which `WITHOUT` does not answer.
+    message = stack_error(output_of("import sys\nsys.modules['keras'] = None" + IMPORT, legacy='0'))
+    assert message.startswith('keras-parallax needs tf.keras, which could not be imported (')
+    assert 'Set TF_USE_LEGACY_KERAS=1 in the environment' in message
+
+
+def test_tf_keras_is_served_where_keras_is_missing():
     script = (
         'import sys\n'
         "sys.modules['keras'] = None\n"
