@@ -6,7 +6,7 @@ import cases
 import numpy as np
 import pytest
 from cases import ROWS, WIDTH
-from frameworks import KERAS_PACKAGES, TF2
+from frameworks import KERAS_PACKAGES, TF1_15, TF2
 
 import keras_parallax as kp
 
@@ -165,6 +165,16 @@ def test_what_cannot_be_is_refused_with_a_sentence(arguments, sentence):
     with pytest.raises(kp.PlanError, match=sentence):
         _, model = ours(KERAS_PACKAGES[0], arguments)
         model._make_train_function()
+
+
+@pytest.mark.skipif(not TF2 or TF1_15, reason='no other TensorFlow scales the loss')
+def test_an_optimizer_that_scales_the_loss_is_that_of_the_model():
+    def given(keras):
+        scaling = keras.mixed_precision.LossScaleOptimizer(keras.optimizers.SGD(0.1))
+        return {'tables': scaling}
+
+    with pytest.raises(kp.PlanError, match='but LossScaleOptimizer was given'):
+        ours(KERAS_PACKAGES[0], given)
 
 
 def test_automatic_architectures_are_refused():
