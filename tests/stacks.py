@@ -149,7 +149,6 @@ ON_TENSORFLOW_1_15 = (
     'tests/unit/data/',
     'tests/unit/layers/',
     'tests/unit/metrics/',
-    'tests/unit/optimizers/',
     'tests/unit/planning/',
     'tests/unit/session/',
     'tests/unit/step/',
