@@ -77,8 +77,7 @@ class ParallaxStrategy:
             halves their memory and what a pull sends; a step's sums are rounded up or down by
             chance, so that they are right in the mean. A dict from names of tables does so for some
             of them. The model, files and the optimizer's slots have float32 as ever, and so have
-            tables that every worker holds. It needs TensorFlow 1.11 and an optimizer that moves
-            single rows.
+            tables that every worker holds. It needs an optimizer that moves single rows.
 
     Attributes:
         request: what was asked of the plan, a `request.Request`.

@@ -25,7 +25,7 @@ class Case(NamedTuple):
         batch: function `(random_state, size) -> (x, y)` or `(x, y, sample_weight)`.
         loss: as `model.compile` takes it.
         wrap: further arguments of `ParallaxOptimizer`; a compression by its name, because cases
-            are also built where Horovod is not installed.
+            are also built where Horovod is not installed; `tables` as `optimizer`.
         strategy: arguments of `ParallaxStrategy`.
         tolerance: greatest difference of a weight, relative to the largest entry it had at the
             start or has at the end, and of a loss, relative to itself.
@@ -546,6 +546,17 @@ def of_ours(name, **arguments):
     return optimizer
 
 
+def gradients_of(keras, model):
+    """A function from a batch, a list, to the gradients of a model's weights, arrays."""
+    backend = keras.backend
+    targets = backend.placeholder((None, 1))
+    loss = backend.mean(backend.square(targets - model.output))
+    gradients = backend.gradients(loss, model.trainable_weights)
+    # The table's is of rows that may come twice.
+    gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
+    return backend.function(model.inputs + [targets], gradients)
+
+
 def regularizer_over_whole(keras):
     """A user's regularizer that no shard can compute by itself."""
     return lambda table: 0.1 * tf.sqrt(1.0 + tf.reduce_sum(tf.square(table)))
@@ -662,9 +673,8 @@ CASES = {
     ),
     'bags': Case(bags, lambda keras: keras.optimizers.Adagrad(lr=0.1, epsilon=0.01), bags_batch),
 }
-if not TF2:
-    for _name, _arguments in (('RowwiseAdagrad', {'lr': 0.1}), ('LazyAdam', {'lr': 0.01})):
-        CASES['our_' + _name] = optimizer_case(of_ours(_name, **_arguments))
+for _name, _arguments in (('RowwiseAdagrad', {'lr': 0.1}), ('LazyAdam', {'lr': 0.01})):
+    CASES['our_' + _name] = optimizer_case(of_ours(_name, **_arguments))
 if TF2:
     CASES['schedule'] = optimizer_case(
         lambda keras: keras.optimizers.Adam(
@@ -907,13 +917,20 @@ def _engine_cases():
     found['in_loop'] = CASES['adam']._replace(model=looking_up_in_a_loop)
     found['in_branch'] = CASES['adam']._replace(model=looking_up_in_a_branch)
     found['many_in_loop'] = found['in_loop']._replace(strategy={'partitions': 5})
-    if not TF2:
-        found['search_rowwise'] = CASES['our_RowwiseAdagrad']._replace(
-            strategy={'partitions': 'search'}
-        )
-        found['many_regularized_rowwise'] = CASES['regularized']._replace(
-            optimizer=CASES['our_RowwiseAdagrad'].optimizer, strategy={'partitions': 5}
-        )
+    found['search_rowwise'] = CASES['our_RowwiseAdagrad']._replace(
+        strategy={'partitions': 'search'}
+    )
+    found['many_regularized_rowwise'] = CASES['regularized']._replace(
+        optimizer=CASES['our_RowwiseAdagrad'].optimizer, strategy={'partitions': 5}
+    )
+    # With one optimizer for all variables the numbers are plain Keras's.
+    of_tables = {'tables': CASES['adagrad'].optimizer}
+    found['many_of_tables'] = CASES['adagrad']._replace(wrap=of_tables, strategy={'partitions': 5})
+    found['moved_of_tables'] = CASES['adagrad']._replace(
+        wrap=of_tables, moves=('ps', 'allreduce', 'ps', 'hybrid')
+    )
+    if TF2 and not TF1_15:
+        found['half_computed_of_tables'] = CASES['half_computed_adagrad']._replace(wrap=of_tables)
     # As `architecture='auto'` tries them; what has left its shards comes back to some.
     for name in ('regularized_adam', 'columns', 'tf_adam'):
         moves = ('ps', 'allreduce', 'ps', 'hybrid')

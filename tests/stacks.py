@@ -45,7 +45,6 @@ NOT_ON_TENSORFLOW_2 = {
         'tests/parallel/test_behaviour.py::test_horovods_own_broadcast_callback',
     ),
     "Keras's optimizers have kernels and sparse updates of their own, by which they move rows": (
-        'tests/parallel/test_behaviour.py::test_a_table_follows_its_own_optimizer',
         'tests/unit/updates/test_fused_kernels.py::',
         'tests/unit/updates/test_optimizer_adapter.py::test_a_wrapped_optimizer_has_the_rule',
         'tests/unit/updates/test_optimizer_adapter.py::test_every_optimizer_class_of_keras_has_a',
@@ -63,6 +62,8 @@ NOT_ON_TENSORFLOW_2 = {
         'tests/unit/updates/test_row_rules.py::test_momentum_switched_on',
     ),
     'Keras refuses a constraint on a table': (
+        'tests/unit/optimizers/test_by_row.py::test_what_concerns_every_row_is_as_in_plain_keras['
+        'constraint',
         'tests/unit/updates/test_row_rules.py::test_lazy_heeds_regularizer_and_constraint[non neg',
         'tests/unit/updates/test_row_rules.py::test_lazy_heeds_regularizer_and_constraint[row norm',
         'tests/parallel/test_behaviour.py::test_a_server_is_sent_tensors_and_no_messages_that_only_'
@@ -114,9 +115,6 @@ NOT_ON_TENSORFLOW_2 = {
         'tests/unit/test_public_names.py::test_callbacks_take_the_arguments_of_horovods['
         'callbacks.LearningRate',
     ),
-    '`kp.optimizers` are refused': (
-        'tests/unit/test_public_names.py::test_the_example_of_a_name_runs[optimizers.',
-    ),
     "the packages beside us, which the doctor imports, cannot be read by a Python as old as 3.6": (
         'tests/unit/compat/test_stack.py::test_every_other_python_of_this_machine_is_named_when_it_'
         'imports_or_runs_us[command1',
@@ -144,6 +142,7 @@ ON_TENSORFLOW_1_15 = (
     'tests/unit/compat/test_graph_queries.py',
     'tests/unit/compat/test_keras_optimizers.py',
     'tests/unit/compat/test_loss_scaling.py',
+    'tests/unit/compat/test_row_updates.py',
     'tests/unit/compat/test_session_hooks.py',
     'tests/unit/compat/test_tensorflow_',
     'tests/unit/compat/test_versions.py',

@@ -77,7 +77,8 @@ def scalars(optimizer):
     attributes = {**vars(optimizer), **keras_optimizers.hyperparameters(optimizer)}
     settings = getattr(optimizer, '_parallax_settings', None)
     for name, one in settings.tables.all().items() if settings else ():
-        attributes.update({'tables.%s.%s' % (name, key): of for key, of in vars(one).items()})
+        of_table = {**vars(one), **keras_optimizers.hyperparameters(one)}
+        attributes.update({'tables.%s.%s' % (name, key): of for key, of in of_table.items()})
     inner = adapter_of(optimizer).inner
     if inner is not None:
         attributes.update({'optimizer.' + name: value for name, value in vars(inner).items()})

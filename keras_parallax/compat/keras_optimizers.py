@@ -8,6 +8,7 @@ import importlib
 
 from keras_parallax.compat import tensorflow_api
 from keras_parallax.compat.stack import generation
+from keras_parallax.compat.tensorflow_api import tf
 
 #: The base class, or `()` where Keras has none.
 OPTIMIZER_V2 = generation.OPTIMIZER_V2
@@ -22,16 +23,17 @@ MODULES = generation.OPTIMIZER_MODULES
 _BOUNDS = ('_clipnorm', '_clipvalue', '_global_clipnorm', 'clipnorm', 'clipvalue')
 
 
-def is_keras_own(cls, optimizer):
-    """Whether an `OptimizerV2` treats each row of each variable by the formula of Keras.
+def is_known(cls, optimizer, ours):
+    """Whether an `OptimizerV2` treats each row of each variable by the formula of Keras, or ours.
 
     Args:
         cls: its class, without our wrapper.
         optimizer: the optimizer, whose functions of a user's own may look at all gradients.
+        ours: what the names of the modules of our own begin with.
     """
     folder = OPTIMIZER_V2.__module__.rpartition('.')[0] + '.'
     return (
-        cls.__module__.startswith(folder)
+        cls.__module__.startswith((folder, ours))
         and not getattr(optimizer, 'gradient_transformers', None)
         and getattr(optimizer, 'gradient_aggregator', None) is generation.USUAL_AGGREGATOR
         and not any(callable(getattr(cls, name, None)) for name in vars(optimizer))
@@ -77,8 +79,8 @@ def kept_by(optimizer, variables):
         its weights in plain Keras, where a slot is a pair of one of `variables` and the number of
         its name. `None` if not all have the same slots.
     """
-    key, slots = _key_function(), {}
-    of_each = [optimizer._slots.get(key(variable), {}) for variable in variables]
+    slots = {}
+    of_each = [optimizer._slots.get(key_of(variable), {}) for variable in variables]
     for name in optimizer.get_slot_names():
         slots[name] = [of_variable.get(name) for of_variable in of_each]
     all_slots = [slot for of_name in slots.values() for slot in of_name]
@@ -146,9 +148,8 @@ def forget_slots(optimizer, variables):
         optimizer: the optimizer.
         variables: the variables.
     """
-    key = _key_function()
     for variable in variables:
-        slots = optimizer._slots.pop(key(variable), {})
+        slots = optimizer._slots.pop(key_of(variable), {})
         gone = {id(slot) for slot in slots.values()}
         optimizer._weights[:] = [one for one in optimizer._weights if id(one) not in gone]
 
@@ -200,5 +201,35 @@ def _in_place(initializer):
     return values
 
 
-def _key_function():
-    return importlib.import_module(OPTIMIZER_V2.__module__)._var_key
+def key_of(variable):
+    """What an `OptimizerV2` knows a variable by."""
+    return importlib.import_module(OPTIMIZER_V2.__module__)._var_key(variable)
+
+
+def share_steps(optimizer, other):
+    """Has an optimizer count the steps that another one counts."""
+    other = inner_of(other)
+    if not isinstance(optimizer, OPTIMIZER_V2):
+        optimizer.iterations = other.iterations
+        return
+    # It can be set but once; Keras would make it when it builds updates, in this scope.
+    optimizer._weights[:] = [one for one in optimizer._weights if one is not optimizer._iterations]
+    optimizer._iterations = None
+    with tf.name_scope(other._name + '/'):
+        optimizer.iterations = other.iterations
+
+
+@contextlib.contextmanager
+def counted_elsewhere(optimizer):
+    """While open, updates of an `OptimizerV2` do not count a step, for another one's do.
+
+    Args:
+        optimizer: the optimizer, which has had its `share_steps`.
+    """
+    attributes = vars(optimizer.iterations)
+    # A tensor, for TensorFlow 1.15 asks for its operation.
+    attributes['assign_add'] = lambda *args, **kwargs: tf.constant(0)
+    try:
+        yield
+    finally:
+        del attributes['assign_add']

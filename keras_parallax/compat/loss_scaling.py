@@ -46,20 +46,21 @@ class LossScale:
             gradient if gradient is None else _times(gradient, 1 / scale) for gradient in scaled
         ]
 
-    def applied_if_finite(self, total, variables, build):
+    def applied_if_finite(self, total, updated, build):
         """Builds updates that are left out in a step whose gradients are not finite.
 
         Args:
             total: a scalar that is not finite in such a step, the same on every rank.
-            variables: what is updated, a list of variables.
+            updated: what is updated, a list of pairs of an optimizer and a list of variables.
             build: function of nothing that builds the updates, a list of operations.
 
         Returns:
             A list of operations, which change the scale, too.
         """
         inner = keras_optimizers.inner_of(self._optimizer)
-        # Not in the branch.
-        inner._create_all_weights(variables)
+        for one, variables in updated:
+            # Not in the branch.
+            keras_optimizers.inner_of(one)._create_all_weights(variables)
         changed, is_finite = self._optimizer._loss_scale.update([total])
         applied = tf.cond(
             is_finite,

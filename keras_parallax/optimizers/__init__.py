@@ -1,6 +1,5 @@
 """Optimizers made for rows of tables, for both Keras packages."""
 
-from keras_parallax.compat.keras_optimizers import OPTIMIZER_V2
 from keras_parallax.compat.late_package import class_of
 from keras_parallax.optimizers.by_row import LazyAdam, RowwiseAdagrad
 
@@ -9,6 +8,4 @@ __all__ = ['LazyAdam', 'RowwiseAdagrad']
 
 def classes_of(package):
     """What a `KerasPackage` has to know to read models with optimizers of ours: classes by name."""
-    if OPTIMIZER_V2:
-        return {}
     return {name: class_of(globals()[name], package) for name in __all__}

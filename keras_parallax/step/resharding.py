@@ -85,8 +85,8 @@ def reshard(step, request, plan):
             if planned.shards or planned.kind == SPARSE:
                 tables[variable] = table
         # Slots would be kept whose storage is about to be freed.
-        spec.adapter.forget_slots([table.variable for table in fills])
-        spec.adapter.forget_slots([of_all.table.variable for of_all in replicated])
+        spec.forget_slots([table.variable for table in fills])
+        spec.forget_slots([of_all.table.variable for of_all in replicated])
         operations = StepOperations(spec, request, tables)
         tensorflow_api.set_control_inputs(step.whole_step, operations.operations)
         weights = operations.weights if old_weights else []

@@ -16,7 +16,8 @@ from keras_parallax.planning.request import Request, Timing
 from keras_parallax.session.graph_scope import GraphScope, compiled_outside, scope_of
 from keras_parallax.tables import loss_analysis
 from keras_parallax.tables.sharded_variable import ShardedVariable
-from keras_parallax.updates.optimizer_adapter import OptimizerAdapter, adapter_of
+from keras_parallax.updates.adapter_base import OptimizerAdapter
+from keras_parallax.updates.optimizer_adapter import adapter_of
 
 #: Every rank builds its training steps in the same order, so the numbers agree between ranks.
 _numbers = itertools.count()
@@ -102,6 +103,11 @@ class StepSpec(NamedTuple):
     def has_shards(self):
         """Whether a table of the model is sharded."""
         return any(isinstance(variable, ShardedVariable) for variable in self.variables)
+
+    def forget_slots(self, variables):
+        """Has the optimizers make new slots for variables that they have updated before."""
+        for optimizer in [self.optimizer, *self.settings.tables.all().values()]:
+            adapter_of(optimizer).forget_slots(variables)
 
     def plan_for(self, request):
         """The `Plan` of the model that follows from a `request.Request`."""

@@ -8,17 +8,19 @@ from keras_parallax.compat import (
     keras_api,
     keras_optimizers,
     patches,
+    row_updates,
     tensorflow_api,
 )
-from keras_parallax.compat.tensorflow_api import VARIABLES, ResourceVariable, tf
-from keras_parallax.errors import PlanError
+from keras_parallax.compat.tensorflow_api import VARIABLES, tf
 from keras_parallax.job import devices
 from keras_parallax.tables import sharding
-from keras_parallax.tables.table import STORAGE, Table, make_storage
+from keras_parallax.tables.table import Table, make_storage
 from keras_parallax.updates import table_updates
+from keras_parallax.updates.adapter_base import OptimizerState
 from keras_parallax.updates.asked_gradients import ExchangedGradients
-from keras_parallax.updates.optimizer_adapter import OptimizerState, adapter_of
+from keras_parallax.updates.optimizer_adapter import adapter_of
 from keras_parallax.updates.optimizer_copies import named
+from keras_parallax.updates.shard_slots import slots_for_rows, state_of
 
 #: Two, so that a slot of a single number (Adam without `amsgrad` keeps one) is not taken for rows.
 _NOBODYS_ROWS = 2
@@ -78,6 +80,40 @@ class _Pair(NamedTuple):
     table: Optional[Table] = None
     shard: Optional[int] = None
 
+    @property
+    def of(self):
+        """The variable of the model."""
+        return self.variable if self.table is None else self.table.variable
+
+
+class _Group(NamedTuple):
+    """What one optimizer updates itself.
+
+    Attributes:
+        optimizer: the model's own, wrapped, or that of tables.
+        pairs: the `_Pair`s.
+        lazy: whether rows without a gradient are to rest.
+    """
+
+    optimizer: Any
+    pairs: List[_Pair]
+    lazy: bool
+
+    @property
+    def adapter(self):
+        """The `OptimizerAdapter`."""
+        return adapter_of(self.optimizer)
+
+    @property
+    def variables(self):
+        """The variables of the pairs."""
+        return [pair.variable for pair in self.pairs]
+
+    @property
+    def of_pairs(self):
+        """The pairs without what else is known of them."""
+        return [(pair.variable, pair.gradient) for pair in self.pairs]
+
 
 def build_updates(optimizer, keras_updates, variables, dense, of_rank, loss, clip, finite=None):
     """Builds the updates of everything that this rank updates.
@@ -101,7 +137,7 @@ def build_updates(optimizer, keras_updates, variables, dense, of_rank, loss, cli
         ParallaxError: the formula of a user's optimizer needs what a worker has for itself alone.
     """
     row_slots = {
-        table: _slots_for_rows(way.optimizer or optimizer, table, way.rule, of_rank.prefix)
+        table: slots_for_rows(way.optimizer or optimizer, table, way.rule, of_rank.prefix)
         for table, way in of_rank.ways.items()
         if way.rule is not None
     }
@@ -121,41 +157,66 @@ def build_updates(optimizer, keras_updates, variables, dense, of_rank, loss, cli
                 )
             )
     pairs = _pairs(variables, dense, of_rank)
+    own_group, others = _groups(optimizer, pairs, of_rank.ways)
     since = tensorflow_api.operation_id(tf.no_op())
-    adapter = adapter_of(optimizer)
+    adapter = own_group.adapter
     # When a table moves, the slots of one that stays get other storage, too.
-    adapter.forget_slots([pair.variable for pair in pairs if pair.table is not None])
+    for group in [own_group, *others]:
+        of_shards = [pair.variable for pair in group.pairs if pair.table is not None]
+        group.adapter.forget_slots(of_shards)
     before = tf.global_variables()
     keras_api.track_variables(keras_api.package_of(optimizer), before)
     alone = of_rank.size == 1 and not any(table.shards for table in of_rank.tables.values())
-    of_pairs = [(pair.variable, pair.gradient) for pair in pairs]
     as_clipped = clip and (lambda by: _as_clipped(pairs, *clip(by)))
-    exchanged = ExchangedGradients(loss, of_pairs, as_clipped, alone)
-    with exchanged.handed_out(), _named_as_tables(pairs):
+    all_pairs = [(pair.variable, pair.gradient) for pair in pairs]
+    exchanged = ExchangedGradients(loss, all_pairs, as_clipped, alone)
+    with exchanged.handed_out(), _named_as_tables(pairs), contextlib.ExitStack() as rounding:
+        for group in [own_group, *others]:
+            inner = keras_optimizers.inner_of(group.optimizer)
+            rounding.enter_context(row_updates.rounded(inner, _narrow(inner, group.pairs)))
 
         def build():
-            return graph_queries.as_operations(keras_updates(of_pairs, of_rank.sync))
+            updates = [
+                operation
+                for group in others
+                for operation in group.adapter.updates_of_tables(
+                    loss, group.of_pairs, group.lazy, of_rank.sync
+                )
+            ]
+            with tf.control_dependencies(updates):  # They read the number of the step.
+                updates += keras_updates(own_group.of_pairs, of_rank.sync)
+            return graph_queries.as_operations(updates)
 
         if finite is None:
             own = build()
         else:
-            updated = [pair.variable for pair in pairs]
+            updated = [(group.optimizer, group.variables) for group in [own_group, *others]]
             own = adapter.loss_scale.applied_if_finite(finite, updated, build)
     if adapter.takes_rows:
         own += _waited_for(own, since)
     exchanged.check(own, adapter.name, [] if finite is None else [finite])
     operations.extend(own)
-    kept = adapter.kept(before, [pair.variable for pair in pairs], own, exchanged.handed)
+    kept_by = [
+        group.adapter.kept(before, group.variables, own, exchanged.handed)
+        for group in [own_group, *others]
+    ]
+    kept = kept_by[0]
     # TensorFlow's optimizers keep the slots that they have when they are applied once more.
-    slots = kept.slots if kept else {}
+    slots = {variable: of_all for one in kept_by if one for variable, of_all in one.slots.items()}
     made = [slot for of_variable in slots.values() for slot in of_variable]
     before = [variable for variable in before if variable not in made]
     counters = kept.counters if kept else [optimizer.iterations]
-    rates = keras_optimizers.hyperparameters(optimizer).values()
-    rates = [rate for rate in rates if isinstance(rate, VARIABLES)]
+    rates = [
+        rate
+        for group in [own_group, *others]
+        for rate in keras_optimizers.hyperparameters(group.optimizer).values()
+        if isinstance(rate, VARIABLES)
+    ]
     before += [variable for variable in counters + rates if variable not in before]
     synced = _synced_variables(before, slots, pairs)
-    state = _state(adapter, kept, pairs, of_rank)
+    state = state_of(adapter, kept, own_group.pairs, of_rank)
+    for group, of_group in zip(others, kept_by[1:]):
+        state.slots.update(state_of(group.adapter, of_group, group.pairs, of_rank).slots)
     if any(pair.table is not None for pair in pairs):
         if kept:
             of_shards = [slot for pair in pairs if pair.table for slot in slots[pair.variable]]
@@ -170,6 +231,33 @@ def build_updates(optimizer, keras_updates, variables, dense, of_rank, loss, cli
     if state is not None:
         state.slots.update({table.variable: slots for table, slots in row_slots.items()})
     return Applied(operations, own, synced, storage, state)
+
+
+def _groups(optimizer, pairs, ways):
+    """What each optimizer updates: the `_Group` of the model's own, and a list of the others'."""
+    ways = {table.variable: way for table, way in ways.items()}
+    groups, of_others = _Group(optimizer, [], False), {}
+    for pair in pairs:
+        way = ways.get(pair.of)
+        if way is None or way.optimizer is None:
+            groups.pairs.append(pair)
+            continue
+        group = _Group(way.optimizer, [], way.lazy)
+        of_others.setdefault(id(way.optimizer), group).pairs.append(pair)
+    return groups, list(of_others.values())
+
+
+def _narrow(optimizer, pairs):
+    """What `row_updates.rounded` has to know of shards whose rows are kept in fewer bits."""
+    return [
+        (
+            pair.variable,
+            pair.table.dtype,
+            table_updates.rounding(optimizer, pair.table, pair.shard),
+        )
+        for pair in pairs
+        if pair.shard is not None and pair.table.is_narrow
+    ]
 
 
 def _waited_for(operations, since):
@@ -231,35 +319,6 @@ def _place_on_servers(pairs, state, since):
             tensorflow_api.set_device(operation, pair.variable.device)
 
 
-def _slot_name(prefix, table, slot, shard):
-    return '%s/%s/slot_%d/shard_%d' % (prefix, table.name, slot, shard)
-
-
-def _slots_for_rows(optimizer, table, rule, prefix):
-    """Makes the slots of a table that is updated by rows, as `OptimizerState` has them."""
-    count = rule.uses(optimizer)
-    if not table.shards:
-        # Variables of Keras's, so that it initializes them; but a session would keep a copy of the
-        # zeros of `backend.zeros`. Each has zeros of its own, which it takes over without a copy.
-        backend = keras_api.package_of(optimizer).backend
-        shape = rule.slot_shape([table.rows] + table.row_shape)
-        return [
-            backend.variable(tensorflow_api.zeros(shape, backend.floatx())) for _ in range(count)
-        ]
-    return [
-        [
-            make_storage(
-                _slot_name(prefix, table, slot, number),
-                table.device_of(shard),
-                rule.slot_shape(table.shape_of(shard)),
-                table.dtype,
-            )
-            for number, shard in enumerate(table.plan.shards)
-        ]
-        for slot in range(count)
-    ]
-
-
 def _pairs(variables, dense, of_rank):
     """What the optimizer itself updates, as many variables on every rank.
 
@@ -295,76 +354,6 @@ def _as_clipped(pairs, dense, parts):
     clipped = dict(dense)
     clipped.update((update.part.variable, update.gradient) for update in parts)
     return [clipped.get(pair.variable, pair.gradient) for pair in pairs]
-
-
-def _state(adapter, kept, pairs, of_rank):
-    """The state of what the optimizer itself updates.
-
-    Its slots of shards are stored under names that every rank knows.
-    """
-    if not of_rank.sync and not adapter.shares_slots:
-        raise PlanError(
-            "sync=False is for Keras's own optimizers, of which it is known which of their "
-            'variables several workers may change at a time, but %s was given; use one of them, or '
-            'sync=True.' % adapter.name
-        )
-    if kept is None:
-        return None
-    slots, of_tables = {}, {}
-    for pair in pairs:
-        if pair.table is None:
-            slots[pair.variable] = kept.slots[pair.variable]
-        else:
-            of_tables.setdefault(pair.table, []).append((pair, kept.slots[pair.variable]))
-    for table, pairs_and_slots in of_tables.items():
-        slots[table.variable] = [
-            _slot_of_shards(
-                table,
-                number,
-                [(pair, own[number]) for pair, own in pairs_and_slots],
-                of_rank.prefix,
-                adapter.slot_shape,
-            )
-            for number in range(len(pairs_and_slots[0][1]))
-        ]
-    return OptimizerState(kept.counters, slots, kept.names, _order(kept.order, pairs))
-
-
-def _order(order, pairs):
-    """A user's optimizer's weights in its own order, as for one pair a variable of the model.
-
-    A rank may update several shards of a table; plain Keras has a slot for all.
-    """
-    if order is None:
-        return None
-    of_model = {pair.variable: (pair.table or pair).variable for pair in pairs}
-    first = {of_model[pair.variable]: pair.variable for pair in reversed(pairs)}
-    ordered = []
-    for entry in order:
-        if not isinstance(entry, tuple):
-            ordered.append(entry)
-        elif first[of_model[entry[0]]] is entry[0]:
-            ordered.append((of_model[entry[0]], entry[1]))
-    return ordered
-
-
-def _slot_of_shards(table, number, pairs_and_slots, prefix, slot_shape):
-    """One slot of a table: this rank's variables, and stand-ins for those of the other owners."""
-    own = {pair.shard: slot for pair, slot in pairs_and_slots}
-    pair, slot = pairs_and_slots[0]
-    of_rows = slot.shape.as_list() == slot_shape(pair.variable.shape.as_list())
-    of_shards = []
-    for shard, planned in enumerate(table.plan.shards):
-        name = _slot_name(prefix, table, number, shard)
-        if shard in own:
-            tensorflow_api.name_storage(own[shard], STORAGE + name, table.device_of(planned))
-            of_shards.append(own[shard])
-        else:
-            shape = slot_shape(table.shape_of(planned)) if of_rows else slot.shape.as_list()
-            kind = ResourceVariable if isinstance(slot, ResourceVariable) else tf.Variable
-            device, dtype = table.device_of(planned), slot.dtype.base_dtype
-            of_shards.append(make_storage(name, device, shape, dtype, kind))
-    return of_shards
 
 
 def _synced_variables(before, slots, pairs):

@@ -2,10 +2,11 @@
 
 from typing import Any, Dict, NamedTuple, Optional
 
-from keras_parallax.compat import keras_api
+from keras_parallax.compat import keras_api, keras_optimizers
 from keras_parallax.errors import PlanError
 from keras_parallax.planning.architectures import AUTO
 from keras_parallax.planning.classify import SPARSE
+from keras_parallax.updates.clipping import Bounds, bounds_of
 from keras_parallax.updates.optimizer_adapter import adapter_of
 
 #: They keep numbers of their own, besides slots, that only their own updates write.
@@ -84,12 +85,13 @@ def table_optimizers(optimizer, tables, per_table):
         )
 
     def made(given):
-        one = package.module.optimizers.get(given)
+        one = package.module.optimizers.get(keras_api.for_graphs(given))
         adapter = adapter_of(one)
-        if adapter.rule is None or adapter.name in _NOT_BY_ROWS_ALONE:
+        by_rows = adapter.rows_alone and adapter.loss_scale is None
+        if not by_rows or adapter.name in _NOT_BY_ROWS_ALONE:
             raise PlanError(
                 'tables and per_table take optimizers whose formula for single rows is known: '
-                'those of Keras 2.2.4 but for Nadam, and of kp.optimizers; but %s was given.'
+                'those of Keras but for Nadam, and of kp.optimizers; but %s was given.'
                 % adapter.name
             )
         if keras_api.package_of(one) != package:
@@ -97,10 +99,10 @@ def table_optimizers(optimizer, tables, per_table):
                 'The optimizers of tables must be of %s, as the one of the model, but %s is not.'
                 % (package.name, adapter.name)
             )
-        if any(getattr(one, bound, None) is not None for bound in ('clipnorm', 'clipvalue')):
+        if bounds_of(one).clips:
             raise PlanError(
-                'An optimizer of a table has no clipnorm or clipvalue of its own: the gradients of '
-                'all variables are clipped by %s.' % adapter_of(optimizer).name
+                'An optimizer of a table has no %s of its own: the gradients of all variables are '
+                'clipped by %s.' % (' or '.join(Bounds._fields), adapter_of(optimizer).name)
             )
         return one
 
@@ -108,6 +110,6 @@ def table_optimizers(optimizer, tables, per_table):
     made_once = {id(one): made(one) for one in given.values()}
     for one in made_once.values():
         # All of them take part in the same steps.
-        one.iterations = optimizer.iterations
+        keras_optimizers.share_steps(one, optimizer)
     named = {name: made_once[id(one)] for name, one in given.items()}
     return TableOptimizers(named.pop('', None), named)

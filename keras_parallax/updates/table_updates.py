@@ -9,7 +9,8 @@ from keras_parallax.planning.plan import Update
 from keras_parallax.tables import loss_analysis
 from keras_parallax.tables.id_index import index_of
 from keras_parallax.updates import stochastic_rounding
-from keras_parallax.updates.optimizer_adapter import adapter_of, is_of_ours
+from keras_parallax.updates.adapter_base import is_of_ours
+from keras_parallax.updates.optimizer_adapter import adapter_of
 from keras_parallax.updates.row_rules import RowRule
 
 EXACT, LAZY = 'exact', 'lazy'
@@ -24,6 +25,7 @@ class UpdateWay(NamedTuple):
         lazy: whether rows without a gradient rest, although they would not in Keras.
         optimizer: the optimizer of the rule, if it is not the model's own.
         whole: whether all rows, or their slots, are rewritten every step.
+        rounds: whether the optimizer itself can move rows that are kept in fewer bits.
     """
 
     rule: Optional[RowRule]
@@ -31,6 +33,7 @@ class UpdateWay(NamedTuple):
     lazy: bool = False
     optimizer: Any = None
     whole: bool = False
+    rounds: bool = False
 
     @property
     def rows_alone(self):
@@ -72,7 +75,10 @@ def choose_way(optimizer, sparse_update, penalized, constrained):
             words = "touched rows only: 'lazy'"
         else:
             words = "touched rows only: 'lazy', not the numbers of Keras's %s" % name
-        return UpdateWay(rule, words, lazy=True)
+        return UpdateWay(rule, words, lazy=True, rounds=adapter.rounds_rows)
+    if adapter.takes_rows and is_of_ours(optimizer) and not penalized:
+        words = 'touched rows only, which is exact for %s' % name
+        return UpdateWay(None, words, rounds=adapter.rounds_rows)
     if adapter.takes_rows:
         whose = 'Keras' if adapter.inner is None else 'TensorFlow'
         words = "%s's own sparse update (%s)" % (whose, adapter.name)
@@ -80,7 +86,8 @@ def choose_way(optimizer, sparse_update, penalized, constrained):
             words += ' of all rows, because its regularizer moves every row'
         elif adapter.moves_all_rows:
             words += ', which moves all rows or their slots'
-        return UpdateWay(None, words, whole=penalized or adapter.moves_all_rows)
+        whole = penalized or adapter.moves_all_rows
+        return UpdateWay(None, words, whole=whole, rounds=adapter.rounds_rows and not whole)
     if rule is not None and not penalized and not constrained and rule.exact_if(optimizer):
         whose = '' if is_of_ours(optimizer) else "Keras's "
         return UpdateWay(rule, 'touched rows only, which is exact for %s%s' % (whose, name))
@@ -120,7 +127,7 @@ def way_of_table(optimizer, chosen, sparse_update, name, penalized, constrained)
     way = choose_way(own or optimizer, sparse_update, penalized, constrained)
     if own is None:
         return way
-    if way.rule is None:
+    if way.whole:
         raise PlanError(
             'The optimizer of the table %s moves touched rows only, but there %s. Give '
             "sparse_update='lazy', or leave the table to the optimizer of the model."
@@ -195,12 +202,12 @@ def require_row_rules(plan, optimizer, settings, variables, records):
             )
         record = records.get(variable)
         way = _way_of_variable(optimizer, settings, planned.name, variable, record)
-        if way.rule is None:
+        if way.rule is None and not way.rounds:
             raise PlanError(
                 'row_dtype=%r needs an optimizer that moves single rows of %s, but its update is '
-                'this: %s. With TensorFlow 1.11 use SGD or Adagrad of Keras, one of kp.optimizers, '
-                "or another of Keras with sparse_update='lazy'; or leave the table out of "
-                'row_dtype.' % (planned.row_dtype, planned.name, way.words)
+                'this: %s. Use SGD or Adagrad of Keras, one of kp.optimizers, or another of Keras '
+                "with sparse_update='lazy'; or leave the table out of row_dtype."
+                % (planned.row_dtype, planned.name, way.words)
             )
 
 
@@ -324,12 +331,27 @@ def apply_by_row(optimizer, rule, update, slots, sync):
         if table.constraint is not None:
             moved = table.constraint(moved)
         if table.is_narrow:
-            of_table = tf.cast(rows, tf.int64) * len(table.shards) + part.shard
-            step = tf.cast(optimizer.iterations, tf.int64)
-            noise = stochastic_rounding.noise_of(of_table, table.row_shape, step, table.name)
-            moved = stochastic_rounding.rounded(moved, noise)
+            moved = rounding(optimizer, table, part.shard)(rows, moved)
         operations.append(_write_rows(part.variable, rows, moved))
     return operations
+
+
+def rounding(optimizer, table, shard):
+    """A function from the numbers of rows of a shard, and their values, to what is kept of them.
+
+    Args:
+        optimizer: the Keras optimizer, which counts the steps.
+        table: the `Table`, whose rows are kept in fewer bits.
+        shard: the number of the shard.
+    """
+
+    def keep(rows, values):
+        of_table = tf.cast(rows, tf.int64) * len(table.shards) + shard
+        step = tf.cast(optimizer.iterations, tf.int64)
+        noise = stochastic_rounding.noise_of(of_table, table.row_shape, step, table.name)
+        return stochastic_rounding.rounded(values, noise)
+
+    return keep
 
 
 def _write_rows(variable, rows, values):

@@ -29,6 +29,8 @@ def run(case, keras, name):
         wrap = dict(case.wrap)
         for way in ('compression', 'pull_compression'):
             wrap[way] = getattr(kp.Compression, wrap.get(way, 'none'))
+        if 'tables' in wrap:
+            wrap['tables'] = wrap['tables'](keras)
         optimizer = kp.ParallaxOptimizer(case.optimizer(keras), keras=name, **wrap)
         model.compile(optimizer, case.loss)
     model.set_weights(cases.start_weights(model))

@@ -14,7 +14,7 @@ import traceback
 from typing import Any, NamedTuple
 
 import numpy as np
-from frameworks import tf
+from frameworks import TF1_15, TF2, tf
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir))
 import cases  # noqa: E402
@@ -476,7 +476,8 @@ def two_tables(keras):
         LIMITED,
         2,
         embeddings_regularizer=keras.regularizers.l2(0.01),
-        embeddings_constraint=keras.constraints.MaxNorm(0.03, axis=1),
+        # With TensorFlow 2, Keras refuses a constraint on a table.
+        embeddings_constraint=None if TF2 else keras.constraints.MaxNorm(0.03, axis=1),
         name='limited',
     )
     rows = [keras.layers.Embedding(cases.ROWS, cases.WIDTH, name='table')(ids), limited(few)]
@@ -568,6 +569,56 @@ def narrow(run):
     given['bytes'] = sum(session.run(shard).nbytes for shard in of_shards)
     given['slots'] = [one.dtype.base_dtype.name for one in model.optimizer.weights[1:3]]
     given['summary'] = strategy.plan(model)['table/embeddings'].place
+    return given
+
+
+def nothing_else(keras):
+    return {}
+
+
+#: Functions of a Keras package: an optimizer that moves rows of 16 bits, and further arguments of
+#: `ParallaxOptimizer`.
+NARROW_BY = {
+    'rowwise': (cases.of_ours('RowwiseAdagrad', lr=0.1), nothing_else),
+    'lazy_adam': (cases.of_ours('LazyAdam', lr=0.01), nothing_else),
+    'tables': (
+        lambda keras: keras.optimizers.Adagrad(lr=0.1),
+        lambda keras: {'tables': keras.optimizers.Adagrad(lr=0.1)},
+    ),
+}
+if TF2:
+    NARROW_BY['momentum'] = (
+        lambda keras: keras.optimizers.SGD(lr=0.1, momentum=0.9),
+        nothing_else,
+    )
+if TF2 and not TF1_15:
+    NARROW_BY['scaled'] = (
+        lambda keras: keras.mixed_precision.LossScaleOptimizer(NARROW.optimizer(keras)),
+        nothing_else,
+    )
+
+
+def narrow_by(run):
+    """Rows of 16 bits that several optimizers move, beside plain Keras's of 32."""
+    given = {}
+    for name, (optimizer, arguments) in NARROW_BY.items():
+        case = CASE._replace(optimizer=optimizer)
+        run.keras.backend.clear_session()
+        if run.strategy is None:
+            model, _ = run.model(case)
+        else:
+            with kp.ParallaxStrategy(row_dtype='float16'):
+                model = case.model(run.keras)
+                own = kp.ParallaxOptimizer(
+                    optimizer(run.keras), keras=run.package, **arguments(run.keras)
+                )
+                model.compile(own, case.loss)
+            model.set_weights(cases.start_weights(model))
+        run.train(model, case, 0, STEPS)
+        given['end.' + name] = end = model.get_weights()[0]
+        given['moved.' + name] = end - cases.start_weights(model)[0]
+        dtypes = {weight.dtype.base_dtype for weight in model.optimizer.weights}
+        assert dtypes <= {tf.int64, tf.float32}, dtypes
     return given
 
 

@@ -5,7 +5,7 @@ import os
 import cases
 import former_files
 import pytest
-from frameworks import KERAS_PACKAGES, TF2
+from frameworks import KERAS_PACKAGES
 
 import keras_parallax as kp
 from keras_parallax.commands.describe_model import describe
@@ -45,7 +45,6 @@ def test_an_optimizer_that_is_named_counts_more_than_the_saved_one(package):
     assert not lazy.updates['table/embeddings'].whole
 
 
-@pytest.mark.skipif(TF2, reason='kp.optimizers are for TensorFlow 1.11')
 def test_optimizers_and_layers_of_ours_are_known(tmpdir):
     package, path = KERAS_PACKAGES[0], str(tmpdir.join('model.h5'))
     keras = cases.keras_module(package)

@@ -8,11 +8,10 @@ import ours
 import pytest
 import reference
 from cases import ROWS, WIDTH
-from frameworks import KERAS_PACKAGES, TF2, tf
+from frameworks import KERAS_PACKAGES, TF2
 
 import keras_parallax as kp
 
-pytestmark = pytest.mark.skipif(TF2, reason='kp.optimizers are for TensorFlow 1.11')
 OPTIMIZERS = {
     'RowwiseAdagrad': {'lr': 0.1, 'decay': 0.1, 'epsilon': 1e-3},
     'LazyAdam': {'lr': 0.01, 'beta_1': 0.8, 'beta_2': 0.9, 'decay': 0.1},
@@ -23,18 +22,24 @@ every_optimizer = pytest.mark.parametrize('name', sorted(OPTIMIZERS))
 TOUCHED = [2, 3, 5, 7, 11]
 
 
+def setting(number):
+    """A number as Keras has it: with TensorFlow 2 always in single precision."""
+    return float(np.float32(number)) if TF2 else number
+
+
 def rowwise_adagrad(step, weight, gradient, slots):
     """A step of some rows, in place."""
     slots[0] += (gradient**2).reshape([len(gradient), -1]).mean(1)
     total = slots[0].reshape([-1] + [1] * (gradient.ndim - 1))
-    weight -= 0.1 / (1 + 0.1 * step) * gradient / (np.sqrt(total) + 1e-3)
+    weight -= setting(0.1) / (1 + setting(0.1) * step) * gradient / (np.sqrt(total) + 1e-3)
 
 
 def lazy_adam(step, weight, gradient, slots):
     """The same."""
-    slots[0][:] = 0.8 * slots[0] + 0.2 * gradient
-    slots[1][:] = 0.9 * slots[1] + 0.1 * gradient**2
-    rate = 0.01 / (1 + 0.1 * step) * np.sqrt(1 - 0.9 ** (step + 1)) / (1 - 0.8 ** (step + 1))
+    rate, beta_1, beta_2, decay = map(setting, (0.01, 0.8, 0.9, 0.1))
+    slots[0][:] = beta_1 * slots[0] + (1 - beta_1) * gradient
+    slots[1][:] = beta_2 * slots[1] + (1 - beta_2) * gradient**2
+    rate *= np.sqrt(1 - beta_2 ** (step + 1)) / (1 - beta_1 ** (step + 1)) / (1 + decay * step)
     weight -= rate * slots[0] / (np.sqrt(slots[1]) + 1e-7)
 
 
@@ -56,16 +61,13 @@ def by_numpy(keras, name, case, steps):
     keras.backend.clear_session()
     model = case.model(keras)
     model.compile('sgd', 'mse')
-    weights, of_model = cases.start_weights(model), model.trainable_weights
-    gradients = list(map(tf.convert_to_tensor, tf.gradients(model.total_loss, of_model)))
-    inputs = [model.inputs[0], model.targets[0], model.sample_weights[0]]
-    compute = keras.backend.function(inputs, gradients)
+    compute, weights = cases.gradients_of(keras, model), cases.start_weights(model)
     shapes = [w.shape[:1] if name == 'RowwiseAdagrad' else w.shape for w in weights]
     slots = [[np.zeros(shape) for _ in range(SLOTS[name])] for shape in shapes]
     weights = [weight.astype(np.float64) for weight in weights]
     for step, (ids, targets) in enumerate(cases.joined_batches(case, 1, steps)):
         model.set_weights(weights)
-        for number, gradient in enumerate(compute([ids, targets, np.ones(len(ids))])):
+        for number, gradient in enumerate(compute([ids, targets])):
             rows = np.unique(ids) if number == 0 else np.arange(len(gradient))
             of_rows, moved = [slot[rows] for slot in slots[number]], weights[number][rows]
             FORMULAS[name](step, moved, gradient[rows].astype(np.float64), of_rows)
@@ -148,3 +150,23 @@ def test_slots_of_a_table_are_a_number_a_row_and_the_plan_says_so(package):
     update = strategy.plan(model)['table/embeddings'].update
     assert update.slots == pytest.approx(1 / WIDTH)
     assert update.words == 'touched rows only, which is exact for RowwiseAdagrad'
+
+
+@pytest.mark.skipif(not TF2, reason='Keras 2.2.4 has no schedules')
+@every_optimizer
+def test_the_rate_may_be_a_schedule_and_is_one_again_from_a_config(name):
+    keras, given = cases.keras_module('tf.keras'), dict(OPTIMIZERS[name])
+    lr, decay = given.pop('lr'), given.pop('decay')
+    schedule = keras.optimizers.schedules.InverseTimeDecay(lr, 1, decay)
+    scheduled = case_of(name)._replace(optimizer=cases.of_ours(name, lr=schedule, **given))
+
+    def again(keras):
+        optimizer = scheduled.optimizer(keras)
+        return type(optimizer).from_config(optimizer.get_config())
+
+    model = ours.compiled(case_of(name), keras)
+    _, decayed = ours.trained(model, case_of(name), steps=6)
+    for case in (scheduled, scheduled._replace(optimizer=again)):
+        _, weights = ours.trained(ours.compiled(case, keras), case, steps=6)
+        for weight, expected in zip(weights, decayed):
+            np.testing.assert_allclose(weight, expected, rtol=1e-5, atol=1e-7)

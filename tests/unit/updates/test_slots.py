@@ -6,7 +6,7 @@ import pytest
 from frameworks import KERAS_PACKAGES, TF2
 
 from keras_parallax.compat.tensorflow_api import tf
-from keras_parallax.updates.optimizer_adapter import OptimizerState
+from keras_parallax.updates.adapter_base import OptimizerState
 from keras_parallax.updates.slots import EqualSlots, UnusedRows, keras_order, names_in_keras
 
 PACKAGES = pytest.mark.parametrize('package', KERAS_PACKAGES)

@@ -1,0 +1,177 @@
+"""What optimizers of ours derive from: a class of Keras's, with one way to keep settings and slots.
+
+Such a class says what it keeps for rows (`slots`, `slot_shape`), and by how much it moves them
+(`step`).
+"""
+
+import functools
+
+from keras_parallax.compat import tensorflow_api
+from keras_parallax.compat.keras_optimizers import OPTIMIZER_V2
+from keras_parallax.compat.tensorflow_api import tf
+
+
+@functools.lru_cache(maxsize=None)
+def base_of(package):
+    """The class that optimizers of ours derive from, of a `KerasPackage`."""
+    ours = _TakingRows if OPTIMIZER_V2 else _TakingTensors
+    return type(ours.__name__, (ours, package.optimizer), {'__module__': __name__})
+
+
+class _TakingTensors:
+    """An optimizer of Keras 2.2.4, which makes all updates at once.
+
+    Args:
+        settings: dict from names to numbers, `'lr'` and `'decay'` among them, which become
+            variables.
+        kwargs: `clipnorm` and `clipvalue`, as in Keras's optimizers.
+    """
+
+    def __init__(self, settings, **kwargs):
+        super().__init__(**kwargs)
+        backend = self._package.backend
+        with backend.name_scope(type(self).__name__):
+            self.iterations = backend.variable(0, dtype='int64', name='iterations')
+            for name, value in settings.items():
+                setattr(self, name, backend.variable(value, name=name))
+        self.initial_decay, self._names = settings['decay'], list(settings)
+
+    def settings(self, dtype):
+        """What has its settings as numbers of a dtype, for a formula."""
+        del dtype  # They are of Keras's.
+        return self
+
+    def get_updates(self, loss, params):
+        """Builds the updates of variables, as Keras's optimizers do.
+
+        Args:
+            loss: the loss, a scalar.
+            params: a list of variables.
+
+        Returns:
+            A list of operations.
+        """
+        backend = self._package.backend
+        gradients = self.get_gradients(loss, params)
+        slots = [
+            [backend.zeros(self.slot_shape(param.shape.as_list())) for param in params]
+            for _ in self.slots
+        ]
+        self.weights = [self.iterations] + [slot for of_all in slots for slot in of_all]
+        # Nothing is written that another gradient may still be computed from.
+        with tf.control_dependencies([_values_of(gradient) for gradient in gradients]):
+            updates = [
+                write
+                for param, gradient, *of_param in zip(params, gradients, *slots)
+                for write in self._update(param, gradient, of_param)
+            ]
+        with tf.control_dependencies([write.op for write in updates]):
+            self.updates = updates + [backend.update_add(self.iterations, 1)]
+        return self.updates
+
+    def _update(self, param, gradient, slots):
+        """What writes a variable and its slots, a list."""
+        constraint = getattr(param, 'constraint', None)
+        if isinstance(gradient, tf.IndexedSlices) and constraint is None:
+            rows, places = tf.unique(gradient.indices)
+            values = tf.unsorted_segment_sum(gradient.values, places, tf.size(rows))
+            values.set_shape([None] + param.shape.as_list()[1:])
+            return _rows_written(self, param, values, rows, slots)
+        return _all_written(self, param, tf.convert_to_tensor(gradient), slots, constraint)
+
+    def get_config(self):
+        """The arguments of `__init__`, as Keras writes them to a file."""
+        value = self._package.backend.get_value
+        numbers = {name: float(value(getattr(self, name))) for name in self._names}
+        return dict(super().get_config(), **numbers)
+
+
+class _TakingRows:
+    """An optimizer of Keras 2.4 and later, which asks for the update of a variable at a time.
+
+    Args:
+        settings: as of `_TakingTensors`; `'lr'` may be a schedule, or its config.
+        kwargs: `name`, and bounds of gradients, as in Keras's optimizers.
+    """
+
+    def __init__(self, settings, **kwargs):
+        settings = dict(settings)
+        rate = settings.pop('lr')
+        kwargs.setdefault('name', type(self).__name__)
+        super().__init__(decay=settings.pop('decay'), **kwargs)
+        if isinstance(rate, dict):
+            rate = self._package.module.optimizers.schedules.deserialize(rate)
+        self._set_hyper('learning_rate', rate)
+        self._set_hyper('decay', self._initial_decay)
+        for name, value in settings.items():
+            self._set_hyper(name, value)
+
+    def settings(self, dtype):
+        """What has its settings as numbers of a dtype, for a formula; the rate after decay."""
+        return _Settings(self, dtype)
+
+    def row_formula(self):
+        """What `row_updates.RowFormula` is made of."""
+        return self.slots, lambda of, gradient, slots: self.step(gradient, slots)
+
+    def _create_slots(self, var_list):
+        for name in self.slots:
+            for var in var_list:
+                self.add_slot(var, name, _zeros_of(self.slot_shape(var.shape.as_list())))
+
+    def _resource_apply_dense(self, grad, var, apply_state=None):
+        slots = [self.get_slot(var, name) for name in self.slots]
+        return tf.group(*[write.op for write in _all_written(self, var, grad, slots)])
+
+    def _resource_apply_sparse(self, grad, var, indices, apply_state=None):
+        slots = [self.get_slot(var, name) for name in self.slots]
+        return tf.group(*[write.op for write in _rows_written(self, var, grad, indices, slots)])
+
+    def get_config(self):
+        """The arguments of `__init__`, as Keras writes them to a file."""
+        values = {name: self._serialize_hyperparameter(name) for name in self._hyper}
+        values = {
+            name: value if isinstance(value, dict) else float(value)
+            for name, value in values.items()
+        }
+        values['decay'], values['lr'] = self._initial_decay, values.pop('learning_rate')
+        return dict(super().get_config(), **values)
+
+
+class _Settings:
+    """The settings of an optimizer of ours, as those of Keras 2.2.4 have them."""
+
+    initial_decay = 0
+
+    def __init__(self, optimizer, dtype):
+        self._optimizer, self._dtype = optimizer, dtype
+        self.lr, self.iterations = optimizer._decayed_lr(dtype), optimizer.iterations
+
+    def __getattr__(self, name):
+        value = getattr(self._optimizer, name)
+        return tf.cast(value, self._dtype) if name in self._optimizer._hyper else value
+
+
+def _zeros_of(slot_shape):
+    """An initializer of a slot of another shape than its variable, which TensorFlow 1.15 asks."""
+    return lambda shape, dtype: tensorflow_api.zeros(slot_shape, dtype)
+
+
+def _rows_written(optimizer, param, values, rows, slots):
+    """What writes rows of a variable and of its slots, a list."""
+    decrease, new = optimizer.step(values, [tf.gather(slot, rows) for slot in slots])
+    writes = [tf.scatter_update(slot, rows, value) for slot, value in zip(slots, new)]
+    # Faster than a scattered subtraction (`updates/table_updates.py`).
+    return writes + [tf.scatter_update(param, rows, tf.gather(param, rows) - decrease)]
+
+
+def _all_written(optimizer, param, gradient, slots, constraint=None):
+    """What writes a variable and its slots, a list."""
+    decrease, new = optimizer.step(gradient, [slot + 0.0 for slot in slots])
+    moved = param - decrease
+    new.append(moved if constraint is None else constraint(moved))
+    return [tf.assign(variable, value) for variable, value in zip([*slots, param], new)]
+
+
+def _values_of(gradient):
+    return getattr(gradient, 'values', gradient)
