@@ -111,7 +111,9 @@ SAMPLED = {
     'tests/parallel/test_equality.py': [
         (
             'test_workers_equal.*',
-            '2-.*' if TF2 else '2-.*-(sgd|adagrad|rmsprop|adam|nadam|tf_adam|clipnorm|clipvalue|'
+            '2-.*'
+            if TF2
+            else '2-.*-(sgd|adagrad|rmsprop|adam|nadam|tf_adam|clipnorm|clipvalue|'
             'regularized_adam|activity_regularized|non_negative|shared|masked_adam|sampled_softmax|'
             'few_rows|tied|given_weights|stateful|our_LazyAdam|our_RowwiseAdagrad)',
             'a model of each kind is compared on two ranks, with a package each',
@@ -365,8 +367,9 @@ COVERED = {
     'tests/parallel/test_resuming.py': [
         (
             '.*',
-            'two ranks-tf_(adagrad|momentum)|three ranks-(hybrid to ps|ps to hybrid|tf_(?!adam to se).*)'
-            '|a server a host-tf.*|dedicated servers-tf.*|one process-(hybrid|host|tf_adam) alone',
+            'two ranks-tf_(adagrad|momentum)|three ranks-(hybrid to ps|ps to hybrid|'
+            'tf_(?!adam to se).*)|a server a host-tf.*|dedicated servers-tf.*|'
+            'one process-(hybrid|host|tf_adam) alone',
             'of what is saved and where it goes on, each is there in another pair',
         ),
     ],

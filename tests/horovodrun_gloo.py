@@ -1,7 +1,7 @@
-"""`horovodrun`, but that Horovod has Gloo is not looked up: for that it loads TensorFlow, twice.
+"""`horovodrun`, but that Horovod has Gloo is not looked up, for which it loads TensorFlow.
 
-That takes 0.7 s of processor with Horovod 0.19.5 and more with newer ones, at each start. The examples
-are started by `horovodrun` itself (`parallel/test_example.py`, `cluster/test_doctor.py`).
+That takes 0.7 s of processor with Horovod 0.19.5 and more with newer ones, at each start. What the
+examples and hosts are started with is `horovodrun` itself (`parallel/test_example.py`, `cluster/`).
 """
 
 import importlib

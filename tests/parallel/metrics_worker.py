@@ -1,7 +1,7 @@
 """Run by `horovodrun`: metrics of all samples, where ranks have unequal shares.
 
-Usage: metrics_worker.py FOLDER PACKAGE... Each rank writes to FOLDER/RANK.json what it has seen with
-each Keras package: a dict by package.
+Usage: metrics_worker.py FOLDER PACKAGE... Each rank writes to FOLDER/RANK.json what it has seen
+with each Keras package: a dict by package.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Plain Keras, in a process that can import neither Horovod nor keras-parallax.
 
-Usage: plain_saving_worker.py FOLDER PACKAGE CASE... For each case: trains half of the steps, saves to
-CASE.plain.h5, trains to the end; and trains from CASE.h5, which a job has saved, to the end.
+Usage: plain_saving_worker.py FOLDER PACKAGE CASE... For each case: trains half of the steps, saves
+to CASE.plain.h5, trains to the end; and trains from CASE.h5, which a job has saved, to the end.
 """
 
 import os

@@ -22,7 +22,7 @@ MOVED = ('moved:auto_400_adam', 'moved:search_adam')
 
 @pytest.fixture(scope='module', params=KERAS_PACKAGES[:1])
 def job(request, tmp_path_factory):
-    """A function from a script's name to the results of both ranks; all asked for run in one job."""
+    """From a script's name to the results of both ranks, a function; one job runs what is asked."""
     folder = str(tmp_path_factory.mktemp('tables'))
     outcome = launch.run(
         RANKS,
