@@ -95,6 +95,21 @@ COVERED = {
         'in_loop',
         'accumulated_allreduce',
     ),
+    'other optimizers accumulate, have tables of few rows, clip and move': (
+        'accumulated_tf_adam',
+        'accumulated_many_clipnorm',
+        'many_few_rows',
+        'columns_clipnorm',
+        'search_regularized_adam',
+        'moved_columns',
+    ),
+    'tests/unit/updates/test_asked_gradients.py compares the formula in one process': (
+        'own_by_kind_of_gradient',
+        'own_noisy',
+        'own_by_name',
+        'own_lookahead',
+        'own_tf_slices_clipped',
+    ),
     'another formula of a user looks at as much': (
         'own_halving_clipped',
         'own_tf_clipped_before_applied',
