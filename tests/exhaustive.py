@@ -358,11 +358,14 @@ COVERED = {
         ('.*', 'deepfm', 'the same model with tables that grow'),
     ],
     'tests/parallel/test_dynamic.py': [
-        ('.*', '.*-halved-search', 'test_equality.py halves and searches; here are other moves'),
+        ('.*', '.*-halved-auto-search', 'test_equality.py does; here tables are moved otherwise'),
     ],
     'tests/parallel/test_example.py': [
         ('.*', 'async', 'test_async.py trains without waiting'),
         ('test_a_projected.*', None, 'test_resuming.py goes on from checkpoints'),
+    ],
+    'tests/parallel/test_former_files.py': [
+        ('.*', 'tf.keras|tf.train', 'tests/unit/checkpoint/ loads all kinds in one process'),
     ],
     'tests/parallel/test_resuming.py': [
         (
@@ -393,6 +396,13 @@ COVERED = {
     ],
     'tests/parallel/test_skip_thoughts.py': [
         ('.*', None, 'test_nmt.py trains an encoder, a decoder and a sampled softmax'),
+    ],
+    'tests/parallel/test_training.py': [
+        (
+            'test_(shares_of_a_(sequence|generator)|wrappers|models_of_one_scope).*',
+            None,
+            'arrays and data sets are shared; test_compiling.py and one process have the others',
+        ),
     ],
     'tests/parallel/test_turnover.py': [
         ('.*', '3.*', 'two ranks, with as many shards'),

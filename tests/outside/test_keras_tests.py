@@ -5,14 +5,14 @@ import xml.etree.ElementTree
 import launch
 import pytest
 
-# Not those of optimizers, nor the integration tests, which train each for long until it is good
+# Run by two ranks. Not those of optimizers, nor the integration tests, which train each for long until it is good
 # enough, where `test_equality.py` compares every number.
 TESTS = """
 keras/test_callbacks.py keras/test_sequential_model.py keras/engine/test_training.py
 test_model_saving.py test_loss_masking.py test_dynamic_trainability.py
 keras/layers/embeddings_test.py
 """.split()
-#: Of one process only: what they call does not know of ranks, or `test_compiling.py`,
+#: Run by one process: what they call does not know of ranks, or `test_compiling.py`,
 #: `test_metrics.py` and `test_training.py` compare it on two.
 ALONE = """
 keras/regularizers_test.py keras/constraints_test.py keras/engine/test_topology.py
@@ -29,7 +29,7 @@ FAIL_IN_PLAIN_KERAS = {
     'test_constant_initializer_with_numpy',
 }
 #: So many pass at least, by the number of ranks: if they were not run, it would be seen.
-FEWEST = {0: 145, 2: 75}
+FEWEST = {0: 60, 2: 75}
 #: They call `clear_session` inside the scope and compile on the new graph, which several ranks may
 #: refuse.
 REFUSED = {'test_clone_functional_model', 'test_clone_sequential_model'}
@@ -47,8 +47,7 @@ def run(ranks, code, environ, folder):
         'outside/run_keras_tests.py',
         code.keras_tests,
         folder,
-        *TESTS,
-        *([] if ranks else ALONE),
+        *(TESTS if ranks else ALONE),
         environ=environ,
         # The longest job of all, beside others.
         limit=2 * launch.LIMIT_SECONDS,

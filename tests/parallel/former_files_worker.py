@@ -1,6 +1,6 @@
 """Run by `horovodrun`: loads what a former version has saved, and notes what each rank has then.
 
-Usage: former_files_worker.py FOLDER
+Usage: former_files_worker.py FOLDER KIND...
 """
 
 import os
@@ -14,8 +14,8 @@ import former_files  # noqa: E402
 from keras_parallax.job import job  # noqa: E402
 
 
-def main(folder):
-    for kind in former_files.KINDS:
+def main(folder, *kinds):
+    for kind in kinds:
         for number, arrays in enumerate(former_files.loaded(kind)):
             rank = job.start().rank
             path = os.path.join(folder, '%s-%d-%d.npz' % (kind, number, rank))

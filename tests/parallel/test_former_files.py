@@ -6,16 +6,18 @@ import former_files
 import launch
 import numpy as np
 import pytest
+import selected
 
 #: The job that wrote the files had 2 ranks; in `tests/unit/` a single process loads them.
 SIZE = 3
 
 
 @pytest.fixture(scope='module')
-def folder(tmpdir_factory):
+def folder(request, tmpdir_factory):
     """The folder in which each rank has noted what it loaded."""
     folder = tmpdir_factory.mktemp('former')
-    outcome = launch.run(SIZE, 'parallel/former_files_worker.py', folder)
+    kinds = selected.cases_of(request, former_files.KINDS)
+    outcome = launch.run(SIZE, 'parallel/former_files_worker.py', folder, *kinds)
     assert outcome.code == 0, outcome.output[-5000:]
     return str(folder)
 
