@@ -5,8 +5,8 @@ import xml.etree.ElementTree
 import launch
 import pytest
 
-# Run by two ranks. Not those of optimizers, nor the integration tests, which train each for long until it is good
-# enough, where `test_equality.py` compares every number.
+# Run by two ranks. Not those of optimizers, nor the integration tests, which train each for long
+# until it is good enough, where `test_equality.py` compares every number.
 TESTS = """
 keras/test_callbacks.py keras/test_sequential_model.py keras/engine/test_training.py
 test_model_saving.py test_loss_masking.py test_dynamic_trainability.py
