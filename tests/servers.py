@@ -1,7 +1,9 @@
 """Starts dedicated servers for the tests: real `keras-parallax server` processes."""
 
+import contextlib
 import itertools
 import os
+import random
 import socket
 import subprocess
 import sys
@@ -14,10 +16,11 @@ _numbers = itertools.count()
 
 
 def free_port():
-    """A port of this machine that nobody has now."""
-    with socket.socket() as probe:
-        probe.bind(('', 0))
-        return probe.getsockname()[1]
+    """A port of this machine that nobody has now, and none that a connection may be given."""
+    while True:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(('', random.randint(10000, 30000)))
+            return probe.getsockname()[1]
 
 
 class Server:

@@ -189,7 +189,7 @@ class _Process:
         # Ticks are counted, not seconds: a host that was suspended, or a group of processes that
         # was stopped together with its watchdog, must not find itself overdue.
         silent, stopped = 0, -tick
-        while 0 in self._names or self._names and not (self._hub and self._reason):
+        while self._is_needed():
             sources = [*self._received] + [self._listener] * bool(self._listener)
             ready = select.select(sources, [], [], tick if 0 in self._names else None)[0]
             for source in ready:
@@ -210,6 +210,13 @@ class _Process:
                     self._lose(0, state, seconds)
                     os.kill(process, signal.SIGKILL)
                     break
+
+    def _is_needed(self):
+        if 0 in self._names or self._names and not (self._hub and self._reason):
+            return True
+        # Whoever has come meanwhile, on a busy host, is heard before the hub ends.
+        sources = [*self._received, self._listener]
+        return self._listener is not None and bool(select.select(sources, [], [], 0)[0])
 
     def _receive(self, source):
         """Takes what has come on a descriptor, or a new connection."""

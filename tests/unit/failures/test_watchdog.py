@@ -310,6 +310,18 @@ def test_who_is_dismissed_is_not_missed_and_the_hub_stays_for_the_others():
     assert job.said() == []
 
 
+def test_a_hub_hears_who_has_come_while_it_had_no_processor_before_it_ends():
+    job = Job(2)
+    job.ranks[0].watchdog.suspend()
+    job.ranks.append(Member(2, job._write, job.ranks[0].place))
+    job.ranks[0].do('dismiss')
+    job.ranks[1].do('dismiss')
+    wait_for(lambda: not job.ranks[1].has_watchdog())
+    job.ranks[0].watchdog.resume()
+    assert job.ranks[2].do('claim', 'this') == [2, 'this']
+    assert job.ranks[0].has_watchdog() and job.said() == []
+
+
 def test_who_comes_late_hears_why_the_job_has_ended():
     job = Job(2)
     job.ranks[0].do('report', 'has lost its launcher.')
