@@ -71,13 +71,13 @@ SUITE := tests/cluster tests/parallel tests/unit benchmarks/tests
 BEGAN := $(shell date +%s)
 REPORT = @echo "$@: $$(( $$(date +%s) - $(BEGAN) )) s since make began"
 
-test: ## Run a test of everything, in ten minutes; root (PYTEST_ARGS=...)
+test: ## Run a test of everything; root (PYTEST_ARGS=...)
 	@scripts/make_env.sh --cluster --install $(if $(CI),--browser)
 	$(SIDE_BY_SIDE) -m 'not exhaustive' $(PYTEST_ARGS) $(SUITE)
 	$(REPORT)
 
 # The longest first, so that no process waits for another at the end.
-test-all: ## Run these, all other tests, and code of others on us, in twenty-five minutes (tests/README.md)
+test-all: ## Run these, all other tests, and code of others on us (tests/README.md)
 	@scripts/make_env.sh --cluster --install $(if $(CI),--browser)
 	$(SIDE_BY_SIDE) $(PYTEST_ARGS) tests/outside $(SUITE)
 	$(REPORT)
