@@ -4,45 +4,20 @@ What tests build is a graph. TensorFlow 2 still has graphs and sessions, in `ten
 """
 
 import functools
-import gc
 import importlib
-import sys
 import types
 
+import small_graphs
 import tensorflow
-from tensorflow.python.framework import op_def_registry, ops
-from tensorflow.python.util import deprecation, tf_stack
-
-# Graphs are many objects that live long: looking through them less often saves 4 % of a case.
-gc.set_threshold(200000, 20, 20)
 
 #: Whether this is TensorFlow 1.15.
 TF1_15 = tensorflow.__version__.startswith('1.15')
 #: Whether this is TensorFlow 2, or 1.15, whose Keras has the same optimizers, layers and variables.
 TF2 = not tensorflow.__version__.startswith('1.') or TF1_15
 
+small_graphs.make_faster(newer=TF2)
 if not TF2:
     tf = tensorflow
-    # To warn of some, TensorFlow 1.11 looks through the arguments of each operation that is made:
-    # 5 % of what a case of `test_equality.py` takes.
-    deprecation._PRINT_DEPRECATION_WARNINGS = False
-
-    def _calls_above(extract_frame_info_fn=None):
-        frame, calls = sys._getframe(1), []
-        while frame is not None and len(calls) < 8:
-            code, first = frame.f_code, frame.f_code.co_firstlineno
-            calls.insert(
-                0, (code.co_filename, frame.f_lineno, code.co_name, frame.f_globals, first, None)
-            )
-            frame = frame.f_back
-        return calls
-
-    # For messages it also notes of each all calls that lead to it, some 40: here those nearest.
-    tf_stack.extract_stack = _calls_above
-
-    _registered, _op_def_of = op_def_registry.get_registered_ops(), ops.Graph._get_op_def
-    # Of each operation it also asks for the definition anew, and parses it.
-    ops.Graph._get_op_def = lambda graph, type: _registered.get(type) or _op_def_of(graph, type)
     #: Names of the Keras packages to test with.
     KERAS_PACKAGES = ('keras', 'tf.keras')
     #: The name of an optimizer's rate, by which messages call it.

@@ -39,13 +39,14 @@ def run_scripts(environ, home):
     """A function `(mode, ranks, folder, lines, limit) -> Outcome` that runs `run_scripts.py`."""
 
     def run(mode, ranks, folder, lines, limit=launch.LIMIT_SECONDS):
+        of_run = {'HOME': home, 'KERAS_PARALLAX_CACHE': str(folder), 'WITH_GRAPPLER': '1'}
         return launch.run(
             ranks,
             'outside/run_scripts.py',
             mode,
             folder,
             *lines,
-            environ=dict(environ, HOME=home, KERAS_PARALLAX_CACHE=str(folder)),
+            environ=dict(environ, **of_run),
             limit=limit,
         )
 

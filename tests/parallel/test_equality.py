@@ -143,13 +143,16 @@ class Job:
         """A job's folder and its `Outcome`."""
         if (ranks, package) not in self._done:
             folder = str(self._make_folder('equality'))
+            environ = {'KERAS_PARALLAX_CACHE': folder}
+            if ranks == 3:
+                environ['WITH_GRAPPLER'] = '1'  # As users have it.
             outcome = launch.run(
                 ranks,
                 'parallel/equality_worker.py',
                 package,
                 folder,
                 *self.names(ranks, package),
-                environ={'KERAS_PARALLAX_CACHE': folder},
+                environ=environ,
             )
             self._done[ranks, package] = folder, outcome
         return self._done[ranks, package]

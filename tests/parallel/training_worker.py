@@ -56,10 +56,6 @@ class Rank:
         named.setdefault('batch_size', recipes.BATCH // RANKS)
         return model.fit(*self.share(), epochs=epochs, callbacks=list(callbacks), **named).history
 
-    def error_of_fit(self, callbacks=(), **named):
-        """What `fit` of a fresh model raises, as text."""
-        return error_of(lambda: self.fit(self.started(), callbacks, **named))
-
     def at_epoch_end(self, epoch, function):
         """A callback that does something at the end of an epoch on rank 1, and only there."""
 
@@ -291,42 +287,46 @@ def different(rank):
     here = rank.number == 0
     validation = rank.share(*recipes.HELD_OUT) if here else None
     half = rank.share(0, 2 if here else 1)
-    unequal = rank.started()
-    model = rank.started()
-    backend = rank.keras.backend
     schedule = rank.callbacks.LearningRateScheduler(lambda epoch: 0.1 / (1 + rank.number * epoch))
 
     def add(epoch, logs):
         if here:
             logs['auc'] = 0.5
 
-    return {
-        'validation': rank.error_of_fit(only, validation_data=validation),
-        'callback': rank.error_of_fit(only if here else []),
-        'sharded': rank.error_of_fit(sharded if here else []),
-        'steps': rank.error_of_fit(steps if here else []),
-        'order': rank.error_of_fit((only + sharded)[:: 1 if here else -1]),
-        'added': rank.error_of_fit([rank.callbacks.LambdaCallback(on_epoch_end=add)] + only),
-        'batches': error_of(lambda: unequal.fit(*half, batch_size=recipes.BATCH // RANKS)),
-        'epochs': rank.error_of_fit(initial_epoch=1 if here else 0),
-        'rates': rank.error_of_fit([schedule]),
-        'set rate': error_of(
-            lambda: rank.fit(
-                model,
-                [rank.at_epoch_end(2, lambda: backend.set_value(model.optimizer.lr, 0.5))],
-            )
-        ),
-        'set weights': error_of(_set_weights, rank),
+    def set_rate(model):
+        rank.keras.backend.set_value(model.optimizer.lr, 0.5)
+
+    def set_weights(model):
+        layer = model.get_layer('hidden')
+        layer.set_weights([1.01 * weight for weight in layer.get_weights()])
+
+    def at_epoch_end(epoch, change):
+        return lambda model: rank.fit(model, [rank.at_epoch_end(epoch, lambda: change(model))])
+
+    def fit(*callbacks, **named):
+        return lambda model: rank.fit(model, callbacks, **named)
+
+    fits = {
+        'validation': fit(*only, validation_data=validation),
+        'callback': fit(*only if here else []),
+        'sharded': fit(*sharded if here else []),
+        'steps': fit(*steps if here else []),
+        'order': fit(*(only + sharded)[:: 1 if here else -1]),
+        'added': fit(rank.callbacks.LambdaCallback(on_epoch_end=add), *only),
+        'batches': lambda model: model.fit(*half, batch_size=recipes.BATCH // RANKS),
+        'epochs': fit(initial_epoch=1 if here else 0),
+        'rates': fit(schedule),
+        'set rate': at_epoch_end(2, set_rate),
+        'set weights': at_epoch_end(1, set_weights),
     }
+    return {what: _error_of_fit(rank, fit) for what, fit in fits.items()}
 
 
-def _set_weights(rank):
-    model = rank.started()
-    layer = model.get_layer('hidden')
-    change = rank.at_epoch_end(
-        1, lambda: layer.set_weights([1.01 * weight for weight in layer.get_weights()])
-    )
-    rank.fit(model, [change])
+def _error_of_fit(rank, fit):
+    """What a function raises that trains a fresh model, as text."""
+    # In one graph with those before it, each model would take longer to start than the one before.
+    rank.keras.backend.clear_session()
+    return error_of(fit, rank.started())
 
 
 def normalized(rank):
