@@ -6,8 +6,8 @@ Usage: parameter_server.py CLUSTER TASK THREADS.
 import ast
 import sys
 
-import tensorflow as tf
 from systems import settings
+from works.stack import tf
 
 
 def serve(cluster, task, threads):

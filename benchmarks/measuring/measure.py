@@ -30,7 +30,12 @@ BUSY_CORES = 2
 #: What every system runs with. TensorFlow 1.11 allocates with jemalloc 4, which gives freed pages
 #: back to the kernel and has them zeroed anew in every step. With the second, it keeps them: that
 #: saves a sixth of the processor time of every system on this work, raw TensorFlow's too.
-ENVIRON = {'TF_CPP_MIN_LOG_LEVEL': '2', 'JEMALLOC_MALLOC_CONF': 'lg_dirty_mult:-1'}
+ENVIRON = {
+    'TF_CPP_MIN_LOG_LEVEL': '2',
+    'JEMALLOC_MALLOC_CONF': 'lg_dirty_mult:-1',
+    # Of TensorFlow 2: its Keras 2. Here, because a rank imports Horovod before all else.
+    'TF_USE_LEGACY_KERAS': '1',
+}
 
 
 class BenchmarkError(Exception):

@@ -8,9 +8,8 @@ Everyone keeps to the form that its own documentation shows; what is set beyond 
 import functools
 from typing import Any, Callable, NamedTuple
 
-import keras.backend as K
-import tensorflow as tf
-from works import models
+from works import models, stack
+from works.stack import K, tf
 
 from systems import settings, tf_ps
 
@@ -115,8 +114,7 @@ def _raw(work, place, config, optimizer, after=None):
 
 def horovod_keras(work, place, threads):
     """`horovod.keras` as its documentation shows it. Keras makes whole tables of the gradients."""
-    import horovod.keras as hvd
-
+    hvd = stack.horovod_keras()
     hvd.init()
     K.set_session(tf.Session(config=settings.horovod_config(threads)))
     training = _compiled(

@@ -1,7 +1,7 @@
 """What systems are set to alike: their sessions and their optimizers."""
 
-import keras
-import tensorflow as tf
+from works import stack
+from works.stack import tf
 
 #: Keras's Adagrad divides by sqrt(a) + epsilon and starts a at 0; that of `tf.train` divides by
 #: sqrt(a) and wants a start above 0. With these the two are the same for gradients above 1e-11.
@@ -44,6 +44,9 @@ def tf_optimizer(work):
 
 def keras_optimizer(work):
     """Keras's optimizer of a work, which learns the same."""
+    optimizers = stack.keras_optimizers()
     if work.optimizer == 'adagrad':
-        return keras.optimizers.Adagrad(lr=work.rate, epsilon=EPSILON)
-    return keras.optimizers.SGD(lr=work.rate)
+        # That of TensorFlow 2 would start at 0.1.
+        start = {'initial_accumulator_value': 0.0} if stack.HAS_TENSORFLOW_2 else {}
+        return optimizers.Adagrad(work.rate, epsilon=EPSILON, **start)
+    return optimizers.SGD(work.rate)

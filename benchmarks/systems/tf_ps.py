@@ -4,7 +4,7 @@ A server and a worker on every host, `replica_device_setter` with a greedy strat
 partitioned tables looked up with the `mod` strategy (which spreads frequent words), and
 `SyncReplicasOptimizer` under a `MonitoredTrainingSession`.
 
-How it differs in what it learns: TensorFlow 1.11 divides the gradient of a row by the number of
+How it differs in what it learns: TensorFlow divides the gradient of a row by the number of
 workers whose batch has the row, where everyone else divides by the number of workers.
 """
 
@@ -15,11 +15,9 @@ import socket
 import subprocess
 import sys
 
-import keras
-import keras.backend as K
 import numpy as np
-import tensorflow as tf
-from works import models
+from works import models, stack
+from works.stack import K, keras, tf
 
 from keras_parallax.job import worker_servers as addresses
 from systems import settings
@@ -126,13 +124,10 @@ def build(work, place, threads):
     server = tf.train.Server(
         tf.train.ClusterSpec(cluster), 'worker', task_index=place.rank, config=config
     )
-    strategy = tf.contrib.training.GreedyLoadBalancingStrategy(
-        place.size, tf.contrib.training.byte_size_load_fn
-    )
     setter = tf.train.replica_device_setter(
         cluster=tf.train.ClusterSpec(cluster),
         worker_device='/job:worker/task:%d' % place.rank,
-        ps_strategy=strategy,
+        ps_strategy=_greedy_by_bytes(place.size),
     )
     softmax = type('Softmax', (PartitionedSoftmax,), {'parts': place.size})
     with tf.device(setter):
@@ -169,6 +164,22 @@ def build(work, place, threads):
         return [_joined(part) if isinstance(part, list) else part for part in found]
 
     return step, weights
+
+
+def _greedy_by_bytes(servers):
+    """The strategy of `tf.contrib`, which TensorFlow 2 does not have any more."""
+    if not stack.HAS_TENSORFLOW_2:
+        contrib = tf.contrib.training
+        return contrib.GreedyLoadBalancingStrategy(servers, contrib.byte_size_load_fn)
+    loads = [0] * servers
+
+    def choose(op):
+        shape, dtype = tf.TensorShape(op.get_attr('shape')), tf.as_dtype(op.get_attr('dtype'))
+        server = loads.index(min(loads))
+        loads[server] += shape.num_elements() * dtype.size
+        return server
+
+    return choose
 
 
 def _die_with_parent():

@@ -3,12 +3,10 @@
 In a graph of its own, in plain Keras: the same judge for every system.
 """
 
-import keras
-import keras.backend as K
 import numpy as np
-import tensorflow as tf
 
 from works import models
+from works.stack import K, keras, tf
 
 #: No worker draws its batches from this rank's seed: see `models`.
 HELD_OUT_RANK = 900

@@ -7,12 +7,10 @@ want partitioned variables where Keras makes whole ones. All else is the same fo
 import functools
 from typing import Any, Callable, NamedTuple
 
-import keras
-import keras.backend as K
 import numpy as np
-import tensorflow as tf
 
 from works import data
+from works.stack import K, keras, tf
 
 
 def start_values(seed):
