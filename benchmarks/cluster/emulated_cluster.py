@@ -334,10 +334,13 @@ class EmulatedCluster:
     def _start_sshds(self):
         addresses = [self.address(host) for host in range(self.hosts)]
         ssh.prepare(self._folder, addresses)
+        names = ssh.write_names(self._folder, addresses)
         for host in range(self.hosts):
             sshd = self._joining(host) + [
                 namespaces.find('ip'), 'netns', 'exec', self.namespace(host), 'unshare', '--uts',
-                'sh', '-c', 'hostname "$0" && exec "$@"', 'h%d' % host,
+                # Horovod 0.28.1 crashes where a host's name does not lead to an address.
+                'sh', '-c', 'hostname "$0" && mount --bind "$1" /etc/hosts && shift && exec "$@"',
+                'h%d' % host, names,
             ] + ssh.sshd(self._folder, addresses[host])  # fmt: skip
             self._daemons.append(_launch(sshd, self._path('sshd-h%d.log' % host)))
         for host, daemon in enumerate(self._daemons):

@@ -53,6 +53,13 @@ def prepare(folder, addresses):
     os.makedirs('/run/sshd', mode=0o755, exist_ok=True)
 
 
+def write_names(folder, addresses):
+    """Writes what hosts have for `/etc/hosts`: this machine's, and their names; returns the path."""
+    names = ['%s h%d' % (address, host) for host, address in enumerate(addresses)]
+    _write(folder, 'hosts', *(names + [read('/etc/hosts')]))
+    return os.path.join(folder, 'hosts')
+
+
 def sshd(folder, address):
     """The command that serves one host's address, a list of words; it stays in the foreground."""
     name = 'sshd-' + address
