@@ -32,6 +32,11 @@ def _settle(training, batches):
     return losses
 
 
+def of_own(losses):
+    """The losses without those of steps that other ranks have done and report."""
+    return [loss for loss in losses if loss is not None]
+
+
 def measure(spec, path):
     """Runs a job through its phases; see the module."""
     hvd.init()
@@ -74,12 +79,12 @@ def measure(spec, path):
             warmup=trained.warmup,
             steps=trained.steps,
             seconds=trained.seconds[trained.warmup :],
-            losses=losses,
+            losses=of_own(losses),
         )
         phases.write(path, phase, rank, seen)
     # Nobody may leave while another still trains with its server.
     gather(None)
-    if not np.isfinite(losses).all():
+    if not np.isfinite(of_own(losses)).all():
         raise SystemExit('Rank %d: the loss is not finite.' % rank)
 
 

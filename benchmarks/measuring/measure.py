@@ -215,7 +215,7 @@ def summary(seen):
         'start_peak_mib': max(one['start_peak_mib'] for one in everyone),
         'first_step_seconds': max(one['first_step_seconds'] for one in everyone),
         **{name: first[0][name] for name in ('settled_on',) if name in first[0]},
-        'losses': [statistics.mean(step) for step in zip(*(one['losses'] for one in first))],
+        'losses': [statistics.mean(step) for step in zip(*(one['losses'] for one in first if one['losses']))],
     }
 
 

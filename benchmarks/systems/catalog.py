@@ -1,6 +1,7 @@
 """The systems that are compared: each makes a step function of the same model.
 
-A step function takes a list of inputs and a target and returns this rank's loss before the update.
+A step function takes a list of inputs and a target and returns this rank's loss before the update,
+or nothing if another rank reports it.
 What is learned can be read as whole arrays, as Keras orders them.
 Everyone keeps to the form that its own documentation shows; what is set beyond that is said here.
 """
@@ -11,7 +12,7 @@ from typing import Any, Callable, NamedTuple
 from works import models, stack
 from works.stack import K, tf
 
-from systems import settings, tf_ps
+from systems import ps_strategy, settings, tf_ps
 
 #: The numbers of shards of a table that are compared.
 SHARD_COUNTS = (1, 2, 4, 8, 16, 32)
@@ -141,6 +142,11 @@ def tf_parameter_servers(work, place, threads):
     return Training(*tf_ps.build(work, place, threads))
 
 
+def parameter_server_strategy(work, place, threads):
+    """TensorFlow 2's strategy of that name."""
+    return Training(ps_strategy.build(work, place, threads), None)
+
+
 def parallax(work, place, threads, fp16=False, **arguments):
     """keras-parallax."""
     import keras_parallax as kp
@@ -169,6 +175,9 @@ SYSTEMS = {
         'Horovod, sparse_as_dense', functools.partial(raw_horovod, sparse_as_dense=True)
     ),
     'tf-ps': System('TensorFlow, parameter servers', tf_parameter_servers),
+    'tf-ps-strategy': System(
+        'TensorFlow, ParameterServerStrategy (asynchronous)', parameter_server_strategy
+    ),
     'hybrid': _ours('hybrid'),
     'hybrid-fp16': _ours('hybrid, fp16', fp16=True),
     'allreduce': _ours('allreduce', architecture='allreduce'),

@@ -8,24 +8,11 @@ How it differs in what it learns: TensorFlow divides the gradient of a row by th
 workers whose batch has the row, where everyone else divides by the number of workers.
 """
 
-import atexit
-import ctypes
-import os
-import socket
-import subprocess
-import sys
-
 import numpy as np
 from works import models, stack
 from works.stack import K, keras, tf
 
-from keras_parallax.job import worker_servers as addresses
-from systems import settings
-
-#: The script of a server's process.
-SERVER = os.path.join(
-    os.path.dirname(os.path.dirname(os.path.abspath(__file__))), 'parameter_server.py'
-)
+from systems import processes, settings
 
 
 class PartitionedTable(keras.layers.Layer):
@@ -110,17 +97,9 @@ def _sizes(rows, parts):
 def build(work, place, threads):
     """Step function and reader of weights; see `catalog`. Starts this host's server too."""
     config = settings.session_config(threads)
-    ports = [_free_port() for _ in range(2)]
-    address = addresses.find_own_address()
-    found = place.gather(['%s:%d' % (address, port) for port in ports])
+    found = place.gather(processes.free_addresses(2))
     cluster = {'ps': [pair[0] for pair in found], 'worker': [pair[1] for pair in found]}
-    server_process = subprocess.Popen(
-        [sys.executable, SERVER, repr(cluster), str(place.rank), str(threads)],
-        stdin=subprocess.DEVNULL,
-        preexec_fn=_die_with_parent,
-    )
-    # Killed, as servers of TensorFlow are: they have no end of their own.
-    atexit.register(lambda: (server_process.kill(), server_process.wait()))
+    processes.start('parameter_server.py', repr(cluster), 'ps', str(place.rank), str(threads))
     server = tf.train.Server(
         tf.train.ClusterSpec(cluster), 'worker', task_index=place.rank, config=config
     )
@@ -180,14 +159,3 @@ def _greedy_by_bytes(servers):
         return server
 
     return choose
-
-
-def _die_with_parent():
-    # prctl(PR_SET_PDEATHSIG, SIGKILL), which Python has no function for.
-    ctypes.CDLL(None).prctl(1, 9)
-
-
-def _free_port():
-    with socket.socket() as probe:
-        probe.bind(('', 0))
-        return probe.getsockname()[1]

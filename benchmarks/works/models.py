@@ -45,6 +45,9 @@ class SampledSoftmax(keras.layers.Layer):
         **kwargs: as for any Keras layer.
     """
 
+    #: Which row is in which part, where weights are in parts.
+    partition_strategy = 'mod'
+
     def __init__(self, vocabulary, noise, seed, noise_seed, **kwargs):
         super().__init__(**kwargs)
         self.vocabulary, self.noise = vocabulary, noise
@@ -77,6 +80,7 @@ class SampledSoftmax(keras.layers.Layer):
             num_sampled=self.noise,
             num_classes=self.vocabulary,
             sampled_values=noise,
+            partition_strategy=self.partition_strategy,
         )
         return tf.reshape(losses, tf.shape(words))
 
@@ -88,6 +92,7 @@ class Work(NamedTuple):
     """Something to train.
 
     Attributes:
+        name: in `WORKS`.
         build: function `(table, softmax, rank) -> (model, loss)` of the two layer classes; `loss`
             is a function of targets and outputs, as Keras takes it.
         batches: function `(rank, count) -> iterator` of pairs of a list of inputs and a target.
@@ -101,6 +106,7 @@ class Work(NamedTuple):
         options: what it was made with, plain data.
     """
 
+    name: str
     build: Callable[..., Any]
     batches: Callable[..., Any]
     lookups: Callable[..., Any]
@@ -173,7 +179,9 @@ def language_model(
         vocabulary=vocabulary, width=width, state=state, batch=batch, length=length, noise=noise,
         words=words,
     )  # fmt: skip
-    return Work(build, batches, lookups, tables, 'adagrad', 0.01, 'words', batch * length, options)
+    return Work(
+        'lm', build, batches, lookups, tables, 'adagrad', 0.01, 'words', batch * length, options
+    )
 
 
 def distinct_words(vocabulary):
@@ -192,7 +200,7 @@ def distinct_words(vocabulary):
 def alpha_model(length=30):
     """The model of Parallax's sweep over α: 15,360 words, LSTM of 128, sentences of any length."""
     work = language_model(15360, 128, 128, 128, length, 512, 'distinct')
-    return work._replace(options=dict(length=length))
+    return work._replace(name='alpha', options=dict(length=length))
 
 
 def click_model(kind='deepfm', width=64, batch=4096, path=None):
@@ -264,7 +272,7 @@ def click_model(kind='deepfm', width=64, batch=4096, path=None):
     tables = {'deep_%d' % number: (count, width) for number, count in enumerate(rows)}
     tables.update({'wide_%d' % number: (count, 1) for number, count in enumerate(rows)})
     options = dict(kind=kind, width=width, batch=batch, path=path)
-    return Work(build, batches, lookups, tables, 'adagrad', 0.001, 'samples', batch, options)
+    return Work('ctr', build, batches, lookups, tables, 'adagrad', 0.001, 'samples', batch, options)
 
 
 def factorization_machine(vectors):
@@ -320,7 +328,7 @@ def residual_model(batch=16, side=32, classes=10, blocks=1, filters=16):
         return ([] for _ in range(count))
 
     options = dict(batch=batch, side=side, classes=classes, blocks=blocks, filters=filters)
-    return Work(build, batches, lookups, {}, 'sgd', 0.05, 'images', batch, options)
+    return Work('dense', build, batches, lookups, {}, 'sgd', 0.05, 'images', batch, options)
 
 
 #: Name of a work to the function that makes it.
