@@ -25,6 +25,8 @@ class ShardedSoftmax(models.SampledSoftmax):
 
     def tables(self, width):
         whole = super().tables(width)
+        # An optimizer asks the parts for it, and they do not keep it. Keras looks into no function.
+        self.whole = lambda: whole
         return tuple(list(getattr(variable, 'variables', [variable])) for variable in whole)
 
 

@@ -9,6 +9,7 @@ step time after warm-up and its peak memory. With `--out`, a folder, what came o
     python benchmarks/one_process.py
 """
 
+import importlib.util
 import json
 import os
 import resource
@@ -42,7 +43,7 @@ def batches(count):
 
 def raw_tensorflow():
     """A step function of raw TensorFlow."""
-    import tensorflow as tf
+    from works.stack import tf
 
     ids, targets = tf.placeholder(tf.int32, [None, LENGTH]), tf.placeholder(tf.float32, [None, 1])
     table = tf.Variable(tf.random_uniform([ROWS, WIDTH], -0.05, 0.05))
@@ -71,12 +72,12 @@ def keras_model(keras, optimizer):
     return model
 
 
-def ours(keras):
+def ours(keras, optimizers):
     """A step function of keras-parallax."""
     import keras_parallax as kp
 
     with kp.ParallaxStrategy():
-        optimizer = kp.ParallaxOptimizer(keras.optimizers.Adagrad(lr=0.1))
+        optimizer = kp.ParallaxOptimizer(optimizers.Adagrad(0.1))
         return keras_model(keras, optimizer).train_on_batch
 
 
@@ -84,15 +85,13 @@ def step_function(system):
     """The step function of a system: `(ids, targets) -> loss`."""
     if system == BASE:
         return raw_tensorflow()
-    if system == 'keras-parallax (tf.keras)':
-        import tensorflow as tf
+    from works import stack
 
-        return ours(tf.keras)
-    import keras
-
+    if system == 'keras-parallax (tf.keras)' and not stack.HAS_TENSORFLOW_2:
+        return ours(stack.tf.keras, stack.tf.keras.optimizers)
     if system == PLAIN:
-        return keras_model(keras, keras.optimizers.Adagrad(lr=0.1)).train_on_batch
-    return ours(keras)
+        return keras_model(stack.keras, stack.keras_optimizers().Adagrad(0.1)).train_on_batch
+    return ours(stack.keras, stack.keras_optimizers())
 
 
 def measure(system):
@@ -131,6 +130,9 @@ def main(rounds, system, skip_plain, out):
         print(json.dumps(measure(system)))
         return
     systems = [name for name in STEPS if not (skip_plain and name == PLAIN)]
+    # Beside TensorFlow 2, the package `keras` is Keras 3.
+    if importlib.util.find_spec('tf_keras'):
+        systems.remove('keras-parallax (keras)')
     found = {name: [] for name in systems}
     with click.progressbar(range(rounds), label='rounds', file=sys.stderr) as bar:
         for number in bar:

@@ -14,11 +14,18 @@ import time
 
 import click
 from measuring import measure, suites
-from report import compare, page, results, scripts
-from systems.catalog import SYSTEMS
+from report import compare, page, results, scripts, stack_page
+from systems.catalog import SYSTEMS, is_here
+from works import stack
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 DEFAULT_OUT = os.path.join(HERE, '..', 'docs', 'benchmarks')
+#: What another stack than the first measures and writes: a folder of its own, with one page.
+IS_FIRST = stack.NAME == stack.FIRST
+if not IS_FIRST:
+    DEFAULT_OUT = os.path.join(DEFAULT_OUT, stack.NAME)
+PUBLISHED = suites.PUBLISHED if IS_FIRST else suites.PUBLISHED_ELSEWHERE
+write = page.write if IS_FIRST else stack_page.write
 #: Benchmarks that are scripts of their own, to what makes them quick.
 SCRIPTS = dict(
     {name: ['--rounds', '1'] for name in scripts.SCRIPTS},
@@ -69,12 +76,14 @@ def main(
     }
     if bandwidth:
         arguments['bandwidths'] = [speed or None for speed in numbers(bandwidth, float)]
-    unknown = set(arguments['systems'] or ()) - set(SYSTEMS)
+    here = list(filter(is_here, SYSTEMS))
+    unknown = set(arguments['systems'] or ()) - set(here)
     if unknown:
         raise click.ClickException(
-            'No such system: %s. There are %s.' % (', '.join(unknown), ', '.join(SYSTEMS))
+            'No such system: %s. There are %s.' % (', '.join(unknown), ', '.join(here))
         )
-    for name in [] if report_only else chosen or tuple(SCRIPTS) + suites.PUBLISHED:
+    published = (tuple(SCRIPTS) if IS_FIRST else stack_page.SCRIPTS) + PUBLISHED
+    for name in [] if report_only else chosen or published:
         if name in SCRIPTS:
             if not (missing and results.is_current(out, name)):
                 command = [sys.executable, os.path.join(HERE, name + '.py'), '--out', out]
@@ -85,12 +94,12 @@ def main(
         cases = [
             case
             for case in suites.cases(name, cores_per_host=cores or None, **arguments)
-            if not (missing and kept.has(case))
+            if is_here(case['system']) and not (missing and kept.has(case))
         ]
         if cases:
             take(name, cases, rounds or suites.rounds_of(name), kept)
-            page.write(kept.records, out)
-    page.write(kept.records, out)
+            write(kept.records, out)
+    write(kept.records, out)
 
 
 def take(suite, cases, rounds, kept):

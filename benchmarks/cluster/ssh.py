@@ -54,7 +54,7 @@ def prepare(folder, addresses):
 
 
 def write_names(folder, addresses):
-    """Writes what hosts have for `/etc/hosts`: this machine's, and their names; returns the path."""
+    """Writes the hosts' `/etc/hosts`, this machine's with their names; returns its path."""
     names = ['%s h%d' % (address, host) for host, address in enumerate(addresses)]
     _write(folder, 'hosts', *(names + [read('/etc/hosts')]))
     return os.path.join(folder, 'hosts')

@@ -10,7 +10,7 @@ import time
 from typing import Any, NamedTuple
 
 from cluster.emulated_cluster import EmulatedCluster
-from works import floor, models
+from works import floor, models, stack
 
 from measuring import phases, schedule, suites
 
@@ -96,7 +96,8 @@ def measure(cluster, jobs, known, done, limit=LIMIT_SECONDS):
     first, records = jobs[0][0], []
 
     def keep(case, found):
-        records.append(dict(case, load=os.getloadavg()[0], **found, **known))
+        seen = dict(case, stack=stack.NAME, load=os.getloadavg()[0])
+        records.append(dict(seen, **found, **known))
         done(records[-1])
 
     with tempfile.TemporaryDirectory() as folder:
@@ -215,7 +216,11 @@ def summary(seen):
         'start_peak_mib': max(one['start_peak_mib'] for one in everyone),
         'first_step_seconds': max(one['first_step_seconds'] for one in everyone),
         **{name: first[0][name] for name in ('settled_on',) if name in first[0]},
-        'losses': [statistics.mean(step) for step in zip(*(one['losses'] for one in first if one['losses']))],
+        # Where one rank reports for all, the others have none.
+        'losses': [
+            statistics.mean(step)
+            for step in zip(*(one['losses'] for one in first if one['losses']))
+        ],
     }
 
 

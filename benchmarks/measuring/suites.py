@@ -6,7 +6,7 @@ import math
 
 ALONE = ('keras', 'tf')
 HOROVOD = ('hvd-keras', 'hvd-allgather', 'hvd-dense')
-PEERS = HOROVOD + ('tf-ps',)
+PEERS = HOROVOD + ('tf-ps', 'tf-ps-strategy')
 OURS = ('hybrid', 'hybrid-fp16', 'allreduce', 'allreduce-fp16', 'ps', 'ps-fp16')
 #: Cores of each host in what is published, but for suites that have their own: 8 hosts are all of
 #: a machine of two, and a host is the same machine in clusters of any size.
@@ -75,7 +75,7 @@ SUITES = {
         variants=[
             dict(vocabulary=20000, width=128, state=32, batch=64, length=10, noise=128),
         ],
-        systems=('hvd-allgather', 'tf-ps', 'hybrid', 'allreduce'),
+        systems=('hvd-allgather', 'tf-ps', 'tf-ps-strategy', 'hybrid', 'allreduce'),
         hosts=(2,),
         bandwidths=(200, 100),
     ),
@@ -109,6 +109,8 @@ SUITES = {
 
 #: What `make bench` measures when it is not told otherwise.
 PUBLISHED = ('lm', 'ctr', 'dense', 'alpha', 'lm-corpus', 'ctr-more', 'parts', 'shards')
+#: The same on a stack that is not the first.
+PUBLISHED_ELSEWHERE = ('lm', 'ctr')
 
 
 def cases(

@@ -84,7 +84,7 @@ def table(variant):
                 '%.2f' % record['cpu_seconds'],
                 '%.0f' % record['peak_mib'],
                 '%.1f' % record['first_step_seconds'],
-                '%.4f%s' % (_last_loss(record, by_system), '' if alike else ' (differs)'),
+                '%.4f%s' % (_last_loss(record, by_system), _judged(record, alike)),
             ]
         )
     unit = next((one['unit'] for one in variant.records if 'unit' in one), 'units')
@@ -93,6 +93,12 @@ def table(variant):
         'sent, MB', 'received, MB', 'sent / floor', 'CPU, s', 'peak, MiB', 'first step, s', 'loss',
     ]  # fmt: skip
     return markdown(rows, headers)
+
+
+def _judged(record, alike):
+    if not SYSTEMS[record['system']].synchronous:
+        return ' (asynchronous)'
+    return '' if alike else ' (differs)'
 
 
 def _steps(record):

@@ -8,8 +8,9 @@ import os
 #: Files of the benchmarks that decide what is measured; the others choose, judge and report.
 MEASURING = (
     'cluster/cpu_shares', 'cluster/links',
-    'works/data', 'works/floor', 'works/models',
-    'systems/catalog', 'systems/settings', 'systems/tf_ps', 'parameter_server',
+    'works/data', 'works/floor', 'works/models', 'works/stack',
+    'systems/catalog', 'systems/settings', 'systems/tf_ps', 'systems/processes',
+    'systems/ps_strategy', 'parameter_server', 'coordinator',
     'measuring/measure', 'measuring/meter', 'measuring/phases', 'measuring/schedule', 'worker',
 )  # fmt: skip
 

@@ -25,11 +25,15 @@ class System(NamedTuple):
         title: what it is called in reports.
         build: function `(work, place, threads) -> Training`.
         distributed: whether it trains on several workers.
+        synchronous: whether it is to learn what one worker learns from all batches together.
+        needs_tensorflow_2: whether no other stack has it.
     """
 
     title: str
     build: Callable
     distributed: bool = True
+    synchronous: bool = True
+    needs_tensorflow_2: bool = False
 
 
 class Place(NamedTuple):
@@ -176,7 +180,10 @@ SYSTEMS = {
     ),
     'tf-ps': System('TensorFlow, parameter servers', tf_parameter_servers),
     'tf-ps-strategy': System(
-        'TensorFlow, ParameterServerStrategy (asynchronous)', parameter_server_strategy
+        'TensorFlow, ParameterServerStrategy',
+        parameter_server_strategy,
+        synchronous=False,
+        needs_tensorflow_2=True,
     ),
     'hybrid': _ours('hybrid'),
     'hybrid-fp16': _ours('hybrid, fp16', fp16=True),
@@ -195,3 +202,8 @@ SYSTEMS.update(
     ('shards-%d' % count, _ours('%d shards a table' % count, partitions=count))
     for count in SHARD_COUNTS
 )
+
+
+def is_here(system):
+    """Whether this stack has a system, by its name."""
+    return stack.HAS_TENSORFLOW_2 or not SYSTEMS[system].needs_tensorflow_2
