@@ -1,8 +1,10 @@
 """Processes beside a rank's, for systems that are not in the rank's own process alone."""
 
 import atexit
+import contextlib
 import ctypes
 import os
+import random
 import socket
 import subprocess
 import sys
@@ -44,6 +46,11 @@ def _die_with_parent():
 
 
 def _free_port():
-    with socket.socket() as probe:
-        probe.bind(('', 0))
-        return probe.getsockname()[1]
+    # Below those that the kernel gives to connections: until a server takes it, many are made.
+    with open('/proc/sys/net/ipv4/ip_local_port_range') as file:
+        first = int(file.read().split()[0])
+    while True:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            port = random.randrange(1024, first)
+            probe.bind(('', port))
+            return port

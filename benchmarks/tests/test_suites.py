@@ -1,6 +1,8 @@
 """The choice of cases, and which of them are measured together."""
 
 from measuring import suites
+from systems import catalog
+from works import stack
 
 
 def test_what_sends_nothing_is_measured_once_whatever_the_link_speeds():
@@ -81,3 +83,9 @@ def test_systems_train_side_by_side_as_many_as_there_are_hosts_for():
     assert groups((8,), 8, speeds) == groups((2,), 1, speeds) == one_by_one
     # One that leaves a link speed out would be done with the others still at work.
     assert groups((2,), 8) == [['hvd-keras'], ['tf-ps', 'hybrid', 'ps']]
+
+
+def test_what_only_one_stack_has_is_known_by_all_and_run_by_that_one():
+    chosen = {case['system'] for case in suites.cases('smoke')}
+    left_out = {system for system in chosen if not catalog.is_here(system)}
+    assert left_out == (set() if stack.HAS_TENSORFLOW_2 else {'tf-ps-strategy'})
