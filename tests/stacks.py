@@ -119,9 +119,6 @@ NOT_ON_TENSORFLOW_2 = {
         'tests/unit/compat/test_stack.py::test_every_other_python_of_this_machine_is_named_when_it_'
         'imports_or_runs_us[command1',
     ),
-    'benchmarks are for TensorFlow 1.11': (
-        'tests/unit/job/test_collectives.py::test_every_collective_runs[benchmarks',
-    ),
 }
 
 #: The same for TensorFlow 1.15, which also leaves out what TensorFlow 2 does.
