@@ -179,7 +179,9 @@ def last_words(outcome, limit):
     """Why a job failed, in a line or so."""
     if outcome.code is None:
         return 'did not end within %d s' % limit
+    # What was raised, and not the line of code that raised it, if both are there.
     lines = [line for line in outcome.output.splitlines() if 'Error' in line]
+    lines.sort(key=lambda line: 'Error: ' not in line)
     return lines[0][-300:] if lines else 'exit code %d' % outcome.code
 
 
