@@ -16,6 +16,7 @@ with open(os.path.join(HERE, 'README.md'), encoding='utf-8') as readme:
 #
 # Without dots in the names: setuptools and pip of different ages write and read those differently.
 STACKS = {
+    'tf1-6': ['tensorflow==1.6.0'],
     'tf1-11': ['tensorflow==1.11.0'],
     'tf1-15': ['tensorflow==1.15.5', 'protobuf<3.21', 'h5py<3'],
     'tf2-15': ['tensorflow-cpu==2.15.1'],

@@ -37,6 +37,17 @@ def compile_of(original):
     return compile
 
 
+def refused_compile_of(original):
+    """A `Model.compile` of models that no strategy can train; they train where there is none."""
+
+    def compile(model, *arguments, **named):
+        if scope_is_open() or scope_of(tf.get_default_graph()) is not None:
+            keras_api.package_of(model)  # Which says so.
+        return original(model, *arguments, **named)
+
+    return compile
+
+
 def _with_metrics(original):
     """A `Model.compile` that takes metrics of ours."""
 

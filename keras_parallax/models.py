@@ -269,6 +269,8 @@ def _install():
     patches.replace_method(
         'tf.train.Optimizer.apply_gradients', tf.train.Optimizer, compiling.apply_gradients_of
     )
+    for cls in keras_api.REFUSED_MODELS:
+        patches.replace_method('Model.compile', cls, compiling.refused_compile_of)
     for package in keras_api.loaded_keras_packages():
         owners = package.patched
         for target, make in _METHODS.items():

@@ -10,6 +10,8 @@ import types
 import small_graphs
 import tensorflow
 
+#: Whether this is TensorFlow 1.6.
+TF1_6 = tensorflow.__version__.startswith('1.6.')
 #: Whether this is TensorFlow 1.15.
 TF1_15 = tensorflow.__version__.startswith('1.15')
 #: Whether this is TensorFlow 2, or 1.15, whose Keras has the same optimizers, layers and variables.
@@ -19,7 +21,7 @@ small_graphs.make_faster(newer=TF2)
 if not TF2:
     tf = tensorflow
     #: Names of the Keras packages to test with.
-    KERAS_PACKAGES = ('keras', 'tf.keras')
+    KERAS_PACKAGES = ('keras',) if TF1_6 else ('keras', 'tf.keras')
     #: The name of an optimizer's rate, by which messages call it.
     RATE = 'lr'
     #: Whether the penalty of an `activity_regularizer` is a sum over the batch, not a mean.

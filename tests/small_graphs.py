@@ -5,13 +5,14 @@ looks for a faster graph is left out, unless `WITH_GRAPPLER` is in the environme
 """
 
 import gc
+import importlib
 import os
 import sys
 
-from tensorflow.core.protobuf import config_pb2
+from tensorflow.core.protobuf import config_pb2, rewriter_config_pb2
 from tensorflow.python.client import session
 from tensorflow.python.framework import op_def_registry, ops
-from tensorflow.python.util import deprecation, tf_stack
+from tensorflow.python.util import deprecation
 
 #: More operations than any graph of a test has.
 _MANY = 10**9
@@ -25,10 +26,11 @@ def make_faster(newer):
     """
     # Graphs are many objects that live long: looking through them less often saves 4 % of a case.
     gc.set_threshold(200000, 20, 20)
-    if 'WITH_GRAPPLER' not in os.environ:
+    can_be_told = 'min_graph_nodes' in rewriter_config_pb2.RewriterConfig.DESCRIPTOR.fields_by_name
+    if can_be_told and 'WITH_GRAPPLER' not in os.environ:
         _without_grappler()
     if not newer:
-        _for_tensorflow_1_11()
+        _for_tensorflow_1()
 
 
 def _without_grappler():
@@ -48,11 +50,14 @@ def _without_grappler():
     session.tf_session.TF_NewSessionOptions = options
 
 
-def _for_tensorflow_1_11():
+def _for_tensorflow_1():
     # To warn of some, it looks through the arguments of each operation that is made: 5 % of a case.
     deprecation._PRINT_DEPRECATION_WARNINGS = False
     # For messages it notes of each all calls that lead to it, some 40: here those nearest.
-    tf_stack.extract_stack = _calls_above
+    if hasattr(ops.Graph, '_extract_stack'):
+        ops.Graph._extract_stack = lambda graph: _calls_above()  # TensorFlow 1.6.
+        return
+    importlib.import_module('tensorflow.python.util.tf_stack').extract_stack = _calls_above
     registered, op_def_of = op_def_registry.get_registered_ops(), ops.Graph._get_op_def
     # Of each operation it also asks for the definition anew, and parses it.
     ops.Graph._get_op_def = lambda graph, type: registered.get(type) or op_def_of(graph, type)

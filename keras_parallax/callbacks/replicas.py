@@ -55,7 +55,7 @@ def moving_statistics(model):
             or any(
                 operation in updates
                 and tensorflow_api.writes_to(operation, tensorflow_api.storage(weight))
-                for operation in tensorflow_api.storage(weight).consumers()
+                for operation in tensorflow_api.consumers(tensorflow_api.storage(weight))
             )
         )
     ]

@@ -67,7 +67,7 @@ def inner_lookups(variable, members):
         pending = list(entrance.outputs)
         while pending:
             tensor = pending.pop()
-            for reader in tensor.consumers():
+            for reader in tensorflow_api.consumers(tensor):
                 if reader not in members:
                     continue
                 if reader.type in graph_queries.TRANSPARENT | graph_queries.ENTRANCES:

@@ -96,13 +96,14 @@ def descendants(operation, among=None):
         among: a set of operations to which the search is limited, or `None` for all.
     """
     following, pending = set(), [operation]
+    waiting = tensorflow_api.control_outputs(operation.graph, among)
     while pending:
         operation = pending.pop()
         if operation in following or (among is not None and operation not in among):
             continue
         following.add(operation)
-        pending.extend(user for tensor in operation.outputs for user in tensor.consumers())
-        pending.extend(operation._control_outputs)
+        pending.extend(user for tensor in operation.outputs for user in tensorflow_api.consumers(tensor))
+        pending.extend(waiting(operation))
     return following
 
 
@@ -117,7 +118,7 @@ def descendants_by_data(operations, since):
     following, pending = set(), list(operations)
     while pending:
         for tensor in pending.pop().outputs:
-            for user in tensor.consumers():
+            for user in tensorflow_api.consumers(tensor):
                 if user not in following and tensorflow_api.operation_id(user) > since:
                     following.add(user)
                     pending.append(user)
@@ -140,7 +141,7 @@ def reads(variable, among=None):
     pending = [tensorflow_api.storage(variable)]
     while pending:
         tensor = pending.pop()
-        for operation in tensor.consumers():
+        for operation in tensorflow_api.consumers(tensor):
             if among is not None and operation not in among:
                 continue
             if operation.type in TRANSPARENT:
@@ -168,7 +169,7 @@ def after_writes(variables):
     writers = set()
     for variable in variables:
         storage = tensorflow_api.storage(variable)
-        for operation in storage.consumers():
+        for operation in tensorflow_api.consumers(storage):
             if tensorflow_api.writes_to(operation, storage):
                 writers |= descendants(operation)
     return writers
@@ -246,7 +247,7 @@ def write_after_reads(updates, since):
         pending = [write.inputs[0]]
         while pending:
             tensor = pending.pop()
-            for reader in tensor.consumers():
+            for reader in tensorflow_api.consumers(tensor):
                 if reader.type in _SHARES_MEMORY:
                     pending.extend(reader.outputs)  # Their readers count, too.
                 if reader in recent and reader not in later and reader.type not in WRITES:

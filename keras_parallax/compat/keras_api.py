@@ -92,8 +92,14 @@ def keras_package(name):
     """The `KerasPackage` called `'keras'` or `'tf.keras'`; the latter where they are the same.
 
     Raises:
-        StackError: `keras` is missing, or has an unsupported version or backend.
+        StackError: `keras` is missing, or has an unsupported version or backend; or the package is
+            not served beside this TensorFlow.
     """
+    if name in generation.REFUSED_PACKAGES:
+        raise StackError(
+            'Beside TensorFlow %s models of the package keras are trained, and not those of %s; '
+            'write `import keras`.' % (tf.__version__, name)
+        )
     if name not in generation.KERAS_PACKAGES:
         name = 'tf.keras'
     try:
@@ -117,7 +123,7 @@ def keras_package(name):
 
 
 def loaded_keras_packages():
-    """The `KerasPackage`s that this process has imported: `tf.keras`, and `keras` if it has.
+    """The `KerasPackage`s that there are: the one that always is, and `keras` if it was imported.
 
     Raises:
         StackError: it has imported a `keras` that is not served beside this TensorFlow.
@@ -129,8 +135,10 @@ def loaded_keras_packages():
             'Beside TensorFlow %s models of tf.keras are trained, but keras %s was imported; '
             'write `from tensorflow import keras`.' % (tf.__version__, imported.__version__)
         )
-    both = is_other and 'keras' in generation.KERAS_PACKAGES
-    return [keras_package(name) for name in ['tf.keras'] + ['keras'] * both]
+    names = [generation.USUAL_KERAS]
+    if is_other and 'keras' in generation.KERAS_PACKAGES:
+        names.append('keras')
+    return [keras_package(name) for name in dict.fromkeys(names)]
 
 
 def _is_tensorflows(module):
@@ -159,7 +167,8 @@ def is_of_keras(cls):
 
 
 def _name_of_package(cls):
-    for name, inside in generation.KERAS_PACKAGES.items():
+    packages = {**generation.KERAS_PACKAGES, **generation.REFUSED_PACKAGES}
+    for name, inside in packages.items():
         if (cls.__module__ + '.').startswith(inside + '.'):
             return name
     return None
@@ -249,9 +258,12 @@ def number_in(variable):
 #: Whether the penalty of an `activity_regularizer` is a sum over the batch, rather than a mean.
 SUMS_ACTIVITY_PENALTIES = generation.SUMS_ACTIVITY_PENALTIES
 
+#: The base classes of models that are not served.
+REFUSED_MODELS = generation.REFUSED_MODELS
+
 #: Where the callbacks of Keras 2 are, from which ours derive: from TensorFlow 2.16 on `tf.keras`
 #: may be Keras 3 (`tests/unit/callbacks/test_learning_rate.py`).
-callbacks = generation.keras_module('tf.keras').callbacks
+callbacks = keras_package(generation.USUAL_KERAS).module.callbacks
 
 
 def track_slots(optimizer):

@@ -1,4 +1,7 @@
-"""A session whose inner methods, which TensorFlow 1.11 and Keras call, have names to override."""
+"""A session whose inner methods, which TensorFlow 1.11 and Keras call, have names to override.
+
+`session_hooks` chooses it from TensorFlow 1.11 on.
+"""
 
 import contextlib
 from typing import Any, Dict, List, NamedTuple
@@ -169,3 +172,8 @@ def connected_options(options, connections):
         edge.from_tensor = connection.replacement.name
         edge.to_tensor = connection.replaced.name
     return connected
+
+
+def key_of(options):
+    """What two `CallableOptions` have in common that say the same."""
+    return options.SerializeToString()

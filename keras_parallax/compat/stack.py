@@ -27,6 +27,8 @@ if untested(tensorflow.__version__):
 def _name_of_generation():
     if not tensorflow.__version__.startswith('1.'):
         return 'tensorflow_2'
+    if not hasattr(tensorflow.Session, '_make_callable_from_options'):
+        return 'tensorflow_1_6'
     has_newer_optimizers = hasattr(tensorflow.keras.optimizers, 'schedules')
     return 'tensorflow_1_15' if has_newer_optimizers else 'tensorflow_1'
 

@@ -18,6 +18,9 @@ SUMS_ACTIVITY_PENALTIES = True
 #: The attribute of a compiled model that has an argument of `compile`.
 COMPILED_WITH = '%s'
 
+#: What the names of our modules end with that know the private side of its graphs and sessions.
+INTERNALS = '1_11'
+
 #: What a script has to do so that TensorFlow builds graphs.
 FOR_GRAPHS = 'leave tf.enable_eager_execution() out.'
 
@@ -48,8 +51,17 @@ DATASET = tf.data.Dataset
 #: Whether a `keras` that is a package of its own, and imported, is an error.
 REFUSES_KERAS = False
 
+#: The Keras package that every process has: it is made of TensorFlow's.
+USUAL_KERAS = 'tf.keras'
+
 #: Names of the Keras packages, to the modules that they are made of.
 KERAS_PACKAGES = {'keras': 'keras', 'tf.keras': 'tensorflow.python.keras'}
+
+#: The same of those that are not served, though they may be there.
+REFUSED_PACKAGES = {}
+
+#: The base classes of their models.
+REFUSED_MODELS = ()
 
 
 def group_by_window(dataset, group_of, elements_of, size):

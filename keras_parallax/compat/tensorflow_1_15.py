@@ -31,6 +31,8 @@ SUMS_ACTIVITY_PENALTIES = False
 
 COMPILED_WITH = '_compile_%s'
 
+INTERNALS = '1_11'
+
 FOR_GRAPHS = tensorflow_1.FOR_GRAPHS
 
 # Keras's optimizers take no others.
@@ -56,7 +58,13 @@ DATASET = tf.data.Dataset
 
 REFUSES_KERAS = True
 
+USUAL_KERAS = 'tf.keras'
+
 KERAS_PACKAGES = {'tf.keras': 'tensorflow.python.keras'}
+
+REFUSED_PACKAGES = {}
+
+REFUSED_MODELS = ()
 
 
 def group_by_window(dataset, group_of, elements_of, size):

@@ -26,6 +26,8 @@ SUMS_ACTIVITY_PENALTIES = False
 
 COMPILED_WITH = '_compile_%s'
 
+INTERNALS = '1_11'
+
 FOR_GRAPHS = (
     'call tf.compat.v1.disable_v2_behavior() at the top of the script, right after '
     '`import tensorflow as tf`.'
@@ -81,8 +83,14 @@ def _keras_inside():
 
 REFUSES_KERAS = False
 
+USUAL_KERAS = 'tf.keras'
+
 #: One package, whatever a script calls it.
 KERAS_PACKAGES = {'tf.keras': _keras_inside() + '.src'}
+
+REFUSED_PACKAGES = {}
+
+REFUSED_MODELS = ()
 
 
 OPTIMIZER_MODULES = (KERAS_PACKAGES['tf.keras'] + '.optimizers.optimizer_v1',)

@@ -4,6 +4,7 @@ The rest of the package imports it as `from keras_parallax.compat.tensorflow_api
 """
 
 import contextlib
+import importlib
 
 from keras_parallax.compat.stack import generation, tf
 
@@ -16,10 +17,25 @@ from tensorflow.python.ops import gen_io_ops as io_ops  # noqa: F401
 from tensorflow.python.ops import gen_logging_ops as _gen_logging_ops
 from tensorflow.python.ops import gen_lookup_ops as lookup_ops  # noqa: F401
 from tensorflow.python.ops import gen_resource_variable_ops as _gen_resource_ops
-from tensorflow.python.ops import inplace_ops as _inplace_ops
 from tensorflow.python.ops import resource_variable_ops as _resource_ops
 from tensorflow.python.ops import state_ops as _state_ops
 from tensorflow.python.training import saver as _saver
+
+_internals = importlib.import_module(
+    'keras_parallax.compat.graph_internals_' + generation.INTERNALS
+)
+
+consumers = _internals.consumers
+
+op_def = _internals.op_def
+
+control_outputs = _internals.control_outputs
+
+no_new_operations = _internals.no_new_operations
+
+allow_threads = _internals.allow_threads
+
+zeros = _internals.zeros
 
 ResourceVariable = _resource_ops.ResourceVariable
 
@@ -49,7 +65,7 @@ def set_control_inputs(operation, operations):
 
     A session that has already run the operation does not see the change: open a new one.
     """
-    operation._remove_all_control_inputs()
+    _internals.remove_control_inputs(operation)
     operation._add_control_inputs(list(operations))
 
 
@@ -69,7 +85,7 @@ def copy_operation(operation, inputs, control_inputs):
             input_types=operation._input_types,
             name=operation.name,
             attrs=dict(operation.node_def.attr),
-            op_def=operation.op_def,
+            op_def=op_def(operation),
         )
 
 
@@ -89,19 +105,10 @@ def set_seeds(operation, seeds):
         operation._set_attr(name, attr_value_pb2.AttrValue(i=seed))
 
 
-def no_new_operations(graph):
-    """A context manager: while open, other threads that add operations to a graph wait.
-
-    Whoever is inside adds none either. TF 1.11 has it for the moment in which a session learns what
-    is new in a graph.
-    """
-    return graph._session_run_lock()
-
-
 def has_attr(operation, name):
     """Whether operations of an operation's type have an attribute."""
     if operation.type not in _attrs_of_types:
-        attrs = operation.op_def.attr  # Which TF 1.11 copies at every call.
+        attrs = op_def(operation).attr  # Which TF 1.11 copies at every call.
         _attrs_of_types[operation.type] = {attr.name for attr in attrs}
     return name in _attrs_of_types[operation.type]
 
@@ -285,8 +292,13 @@ def writes_to(operation, storage):
     if storage.dtype == tf.resource or operation.type in _TAKE_HANDLE:
         return operation.type not in _TAKE_HANDLE
     # Who only reads declares a value, and TensorFlow takes that of the reference.
-    declared = zip(operation.inputs, operation.op_def.input_arg)
+    declared = zip(operation.inputs, op_def(operation).input_arg)
     return any(given is storage and argument.is_ref for given, argument in declared)
+
+
+def has_kernel(name):
+    """Whether TensorFlow has a training kernel of a name, as `run_kernel` takes it."""
+    return hasattr(generation.training_ops, name)
 
 
 def run_kernel(name, variables, **arguments):
@@ -337,20 +349,6 @@ def looked_up(variable, rows):
     return tf.gather(variable.read_value(), rows)
 
 
-def zeros(shape, dtype):
-    """Zeros that are made where they are placed.
-
-    A session makes those of `tf.zeros` itself, on rank 0 for instance, and sends them to the server
-    inside the graph, of which 2 GB are too much (TF 1.11; proven by
-    `tests/parallel/test_start_values.py::test_no_worker_holds_a_table_that_lies_on_a_dedicated_server`).
-
-    Args:
-        shape: a list of integers.
-        dtype: the dtype, one of a trainable variable.
-    """
-    return _inplace_ops.empty(shape, dtype, init=True)
-
-
 def memory_release(variable):
     """An operation that frees the memory of a variable of either kind.
 
@@ -379,7 +377,8 @@ def abandon_session(session):
 
     To close it would be another call, which in TensorFlow 1.11 has no time limit.
     """
-    session._closed, session._session = True, None
+    for one in [session, *getattr(session, 'connected', {}).values()]:
+        one._closed, one._session = True, None
 
 
 def graph_element(fetch):

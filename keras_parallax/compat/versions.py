@@ -28,20 +28,23 @@ _HOROVOD_2 = (
     'HOROVOD_WITH_TENSORFLOW=1 HOROVOD_WITH_GLOO=1 pip install --no-cache-dir horovod==0.28.1',
 )
 
-#: By TensorFlow, the reference first. Other TensorFlows from 2 on are tried with a warning.
-STACKS = (
-    Stack(
-        'tf1.11',
-        ((3, 6), (3, 6)),
-        {
-            'TensorFlow': (('1.11.',), "pip install 'keras-parallax[cpu]' (or [gpu])"),
-            'Keras': (('2.2.4',), 'pip install keras==2.2.4'),
-            'Horovod': (
-                ('0.19.',),
-                'HOROVOD_WITH_TENSORFLOW=1 pip install --no-cache-dir horovod==0.19.5',
-            ),
-        },
+#: What goes with Python 3.6, whichever of its two TensorFlows is there.
+_PYTHON_3_6 = {
+    'TensorFlow': (('1.11.', '1.6.'), "pip install 'keras-parallax[cpu]' (or [gpu])"),
+    'Keras': (('2.2.4',), 'pip install keras==2.2.4'),
+    'Horovod': (
+        ('0.19.',),
+        'HOROVOD_WITH_TENSORFLOW=1 pip install --no-cache-dir horovod==0.19.5',
     ),
+}
+
+#: The one that all others are compared with.
+REFERENCE = Stack('tf1.11', ((3, 6), (3, 6)), _PYTHON_3_6)
+
+#: By TensorFlow. Other TensorFlows from 2 on are tried with a warning.
+STACKS = (
+    Stack('tf1.6', ((3, 6), (3, 6)), _PYTHON_3_6),
+    REFERENCE,
     Stack(
         'tf1.15',
         ((3, 7), (3, 7)),
@@ -88,7 +91,7 @@ def supported_on(version):
     Args:
         version: its version, a string.
     """
-    return (stacks_for(version) or STACKS[:1])[-1].supported
+    return (stacks_for(version) or [REFERENCE])[-1].supported
 
 
 #: What goes with the Python that runs this.

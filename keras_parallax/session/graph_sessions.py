@@ -57,9 +57,7 @@ class GraphSessions:
             self._moved.update(contents[-1].iterators)
         if self._server:
             self._pin()
-        # What is built in one thread is not of a device, or after an operation, that another thread
-        # has named for what it builds (`test_sessions.py`, the threads that read).
-        self._graph.switch_to_thread_local()
+        tensorflow_api.allow_threads(self._graph)
         if self.session is None:
             self.open()
         _load(values, self.session)

@@ -75,7 +75,7 @@ def _as_initializable(one_shot):
         dataset = one_shot.graph.create_op(function, [], [tf.variant], name='dataset').outputs[0]
         maker = tensorflow_api.dataset_ops.make_iterator(dataset, iterator)
     one_shot._parallax_iterator = iterator
-    redirect_readers(one_shot.outputs[0].consumers())
+    redirect_readers(tensorflow_api.consumers(one_shot.outputs[0]))
     return maker
 
 
@@ -189,7 +189,7 @@ def _makers_of(iterator):
 
     It is empty if it cannot be told what that is: it is one of several, or was fed.
     """
-    makers = [reader for reader in iterator.consumers() if reader.type == 'MakeIterator']
+    makers = [reader for reader in tensorflow_api.consumers(iterator) if reader.type == 'MakeIterator']
     is_fed = any(made_of.type == 'Placeholder' for made_of in graph_queries.ancestors(makers))
     return makers if len(makers) == 1 and not is_fed else []
 

@@ -160,7 +160,7 @@ class ParallaxSession(session_hooks.HookedSession):
         if call.metadata is not None:
             _warn_of_trace()
         wanted = session_hooks.connected_options(call.callable_options(), _connections(steps))
-        key = wanted.SerializeToString()
+        key = session_hooks.key_of(wanted)
         if key not in self._connected:
             self._connected[key] = session_hooks.make_callable(self, wanted)
         return self._connected[key](*[call.feeds[feed] for feed in call.ordered_feeds])

@@ -176,7 +176,7 @@ def _writes_to(variable):
     return [
         user
         for storage in storages
-        for user in storage.consumers()
+        for user in tensorflow_api.consumers(storage)
         if tensorflow_api.writes_to(user, storage)
     ]
 
@@ -187,4 +187,4 @@ def _written_by(write):
         return None
     if tensorflow_api.is_in_control_flow(write):
         return None
-    return dict(zip((given.name for given in write.op_def.input_arg), write.inputs))['indices']
+    return dict(zip((given.name for given in tensorflow_api.op_def(write).input_arg), write.inputs))['indices']

@@ -85,9 +85,9 @@ class FormerStorage:
     def own(self):
         """While open, what is built to use the storage uses the storage itself for good."""
         storage = self._aliases[0].tensor
-        users = set(storage.consumers())
+        users = set(tensorflow_api.consumers(storage))
         yield
-        self.leave(set(storage.consumers()) - users)
+        self.leave(set(tensorflow_api.consumers(storage)) - users)
 
     def leave(self, operations):
         """Has operations that use the storage use the storage itself for good."""
@@ -148,7 +148,7 @@ class FormerStorage:
             tensorflow_api.set_control_inputs(operation, [ready] + built)
 
     def _uses(self, alias):
-        users = {user for user in alias.tensor.consumers() if user.type != tensorflow_api.LINK}
+        users = {user for user in tensorflow_api.consumers(alias.tensor) if user.type != tensorflow_api.LINK}
         return sorted(users - self._seen, key=tensorflow_api.operation_id)
 
     def _value(self, after):

@@ -206,7 +206,7 @@ def redirect_readers(tensor, replacement, readers=None):
 
     All that read it do, if it is not said which.
     """
-    for reader in tensor.consumers() if readers is None else readers:
+    for reader in tensorflow_api.consumers(tensor) if readers is None else readers:
         for index, read in enumerate(reader.inputs):
             if read is tensor:
                 tensorflow_api.replace_input(reader, index, replacement)

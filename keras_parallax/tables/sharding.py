@@ -36,7 +36,7 @@ def shard_table(table, source, members, rank, is_past=lambda operation: False):
     """
     variable = table.variable
     storage = tensorflow_api.storage(variable)
-    lookups, users = [], storage.consumers()
+    lookups, users = [], tensorflow_api.consumers(storage)
     if table.by_row:
         again = {pulled.rows.op for pulled in table.pulls}
         found = graph_queries.reads(variable).lookups
@@ -44,7 +44,7 @@ def shard_table(table, source, members, rank, is_past=lambda operation: False):
     table.make_shards()
     fill = initial_values.fill_plan(table, source, rank)
     # What fills the shards reads the storage itself, and frees it.
-    own = set(storage.consumers()) - set(users)
+    own = set(tensorflow_api.consumers(storage)) - set(users)
     own.update(filter(is_past, users))
     variable.graph.add_to_collection(
         tf.GraphKeys.SAVEABLE_OBJECTS, tensorflow_api.saveable(variable)
@@ -95,7 +95,7 @@ def redirect_penalties(table, members):
     total = tf.add_n(parts)
     # A model that is compiled again has its loss from the layers' own.
     for term in table.penalties + table.penalty_terms:
-        readers = [reader for reader in term.consumers() if reader in members]
+        readers = [reader for reader in tensorflow_api.consumers(term) if reader in members]
         redirect_readers(term, total, readers)
     table.penalty_terms = [total]
 

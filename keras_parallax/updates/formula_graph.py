@@ -72,7 +72,7 @@ def draws(operations, since):
         operation
         for operation in graph_queries.ancestors(operations, by_data=True)
         if tensorflow_api.operation_id(operation) > since
-        and operation.op_def.is_stateful
+        and tensorflow_api.op_def(operation).is_stateful
         and 'seed2' in operation.node_def.attr
     ]
     return sorted(random, key=tensorflow_api.operation_id)
@@ -84,7 +84,7 @@ def in_branches(operations, variables):
     return any(
         operation in among and operation.type in graph_queries.ENTRANCES
         for variable in variables
-        for operation in tensorflow_api.storage(variable).consumers()
+        for operation in tensorflow_api.consumers(tensorflow_api.storage(variable))
     )
 
 
@@ -102,7 +102,7 @@ def looks_into(slices, operations):
         while pending:
             tensor = pending.pop()
             same.add(tensor)
-            for user in tensor.consumers():
+            for user in tensorflow_api.consumers(tensor):
                 # As `tf.tuple` has them wait for others.
                 if user.type == 'Identity':
                     pending += user.outputs
@@ -133,7 +133,7 @@ def signature(operations):
 def _writes(storage, among):
     return [
         operation
-        for operation in storage.consumers()
+        for operation in tensorflow_api.consumers(storage)
         if operation in among and tensorflow_api.writes_to(operation, storage)
     ]
 

@@ -112,12 +112,16 @@ def _of_adadelta(optimizer):
     return dict(lr=learning_rate(optimizer), rho=optimizer.rho, epsilon=optimizer.epsilon)
 
 
-#: By the names of the classes of optimizers.
-KERNELS = {
+_KERNELS = {
     'SGD': FusedKernel(
         'apply_momentum', 1, _of_sgd, factor=lambda optimizer: -learning_rate(optimizer)
     ),
     'Adam': FusedKernel('apply_adam', 2, _of_adam, fits=lambda optimizer: not optimizer.amsgrad),
     'Adamax': FusedKernel('apply_ada_max', 2, _of_adamax),
     'Adadelta': FusedKernel('apply_adadelta', 2, _of_adadelta, counted=False),
+}
+
+#: By the names of the classes of optimizers; TensorFlow 1.6 has no kernel for Adamax.
+KERNELS = {
+    name: kernel for name, kernel in _KERNELS.items() if tensorflow_api.has_kernel(kernel.name)
 }

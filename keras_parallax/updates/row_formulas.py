@@ -109,7 +109,7 @@ def _equal_but_for_rows(operation, value, whole):
         if uniform and value.flat[0] == whole.flat[0]:
             return True
     # The dimensions of what is filled with one number.
-    users = operation.outputs[0].consumers()
+    users = tensorflow_api.consumers(operation.outputs[0])
     return bool(users) and all(
         user.type == 'Fill' and user.inputs[0].op is operation for user in users
     )
@@ -188,7 +188,7 @@ class Rows:
         if operation.type == 'ReadVariableOp':
             return by_row[0]
         if not any(by_row):
-            if operation.op_def.is_stateful:
+            if tensorflow_api.op_def(operation).is_stateful:
                 raise NotByRow('draws numbers or runs code of its own (%s)' % operation.type)
             return False
         if operation.type == 'Switch' and by_row[-1]:

@@ -1,0 +1,115 @@
+"""What is special about TensorFlow 1.6 and `keras` beside it; `stack` chooses it.
+
+`keras` 2.2.4 is served there; `tf.keras`, which has other classes than later ones, is not.
+"""
+
+import time
+import types
+
+import numpy as np
+import tensorflow
+
+from keras_parallax.compat import tensorflow_1
+
+# isort: split
+from tensorflow.python.eager import context as _context
+from tensorflow.python.ops import gradients as _gradients
+from tensorflow.python.ops import gradients_impl as _gradients_impl
+from tensorflow.python.ops import script_ops as _script_ops
+
+
+def _timestamp():
+    """The seconds since the epoch when a step is there, a scalar; TF 1.6 has no such operation."""
+    return _script_ops.py_func(lambda: np.float64(time.time()), [], tensorflow.float64)
+
+
+def _unsorted_segment_min(data, segment_ids, num_segments):
+    """The least of each segment of integers; none of the segments is empty."""
+    # To take from -1, unlike to negate, turns the order of all integers round.
+    greatest = tensorflow.unsorted_segment_max(-1 - data, segment_ids, num_segments)
+    return -1 - greatest
+
+
+#: TensorFlow, with names of TensorFlow 1.11 that the engine uses and 1.6 has not.
+tf = types.ModuleType('tensorflow')
+vars(tf).update(
+    vars(tensorflow),
+    executing_eagerly=_context.in_eager_mode,
+    # Nothing in a graph of TF 1.6 writes so.
+    scatter_max=None,
+    scatter_min=None,
+    timestamp=_timestamp,
+    unsorted_segment_min=_unsorted_segment_min,
+)
+
+c_api = tensorflow_1.c_api
+
+training_ops = tensorflow_1.training_ops
+
+SUMS_ACTIVITY_PENALTIES = tensorflow_1.SUMS_ACTIVITY_PENALTIES
+
+COMPILED_WITH = tensorflow_1.COMPILED_WITH
+
+INTERNALS = '1_6'
+
+FOR_GRAPHS = 'leave tf.contrib.eager.enable_eager_execution() out.'
+
+BY_RESOURCE = tensorflow_1.BY_RESOURCE
+
+OPTIMIZER_MODULES = ('keras.optimizers',)
+
+OPTIMIZER_V2 = tensorflow_1.OPTIMIZER_V2
+
+LOSS_SCALE_OPTIMIZER = tensorflow_1.LOSS_SCALE_OPTIMIZER
+
+AUTO_CAST = tensorflow_1.AUTO_CAST
+
+ITERATORS_NEED_DATA = tensorflow_1.ITERATORS_NEED_DATA
+
+GRADIENTS = (tf, tensorflow, _gradients_impl, _gradients), 'gradients'
+
+DATASET = tensorflow_1.DATASET
+
+REFUSES_KERAS = False
+
+USUAL_KERAS = 'keras'
+
+KERAS_PACKAGES = {'keras': 'keras'}
+
+REFUSED_PACKAGES = {'tf.keras': 'tensorflow.python.keras'}
+
+REFUSED_MODELS = (tensorflow.keras.models.Model,)
+
+group_by_window = tensorflow_1.group_by_window
+
+keras_module = tensorflow_1.keras_module
+
+keras_classes = tensorflow_1.keras_classes
+
+tensor_board = tensorflow_1.tensor_board
+
+keras_version = tensorflow_1.keras_version
+
+keras_backend = tensorflow_1.keras_backend
+
+track_slots = tensorflow_1.track_slots
+
+track_variables = tensorflow_1.track_variables
+
+tracked_variables = tensorflow_1.tracked_variables
+
+check_policy = tensorflow_1.check_policy
+
+for_graphs = tensorflow_1.for_graphs
+
+keras_saving = tensorflow_1.keras_saving
+
+keras_writer = tensorflow_1.keras_writer
+
+arguments_of_save = tensorflow_1.arguments_of_save
+
+model_in_file = tensorflow_1.model_in_file
+
+keras_session = tensorflow_1.keras_session
+
+share_session = tensorflow_1.share_session
