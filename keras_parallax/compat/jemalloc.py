@@ -101,6 +101,11 @@ class FreePages:
         if free > _FREE_PART * used and not soon:
             self._purge()
 
+    def bound(self):
+        """Gives back what is too much, if pages are kept; called before what is no step."""
+        if self._kept:
+            self.keep()
+
     def give_back(self):
         """Leaves free pages to jemalloc until the next step; called before rows are moved.
 

@@ -7,6 +7,7 @@ whatever later ones ask for: so every configuration here asks for the same.
 
 import os
 
+from keras_parallax.compat.stack import generation
 from keras_parallax.compat.tensorflow_api import tf
 
 #: What a strategy says itself: with which tasks a session deals, and that all share variables.
@@ -26,6 +27,7 @@ def of_worker(card, given=()):
         a card grows as it is needed.
     """
     config = _with_threads(tf.ConfigProto(allow_soft_placement=True))
+    config.MergeFrom(generation.CONFIG)
     config.gpu_options.allow_growth = True
     for users in given:
         config.MergeFrom(users)

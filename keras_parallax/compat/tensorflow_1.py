@@ -21,6 +21,9 @@ COMPILED_WITH = '%s'
 #: What the names of our modules end with that know the private side of its graphs and sessions.
 INTERNALS = '1_11'
 
+#: What every session of ours needs: a `tf.ConfigProto`.
+CONFIG = tf.ConfigProto()
+
 #: What a script has to do so that TensorFlow builds graphs.
 FOR_GRAPHS = 'leave tf.enable_eager_execution() out.'
 

@@ -33,6 +33,8 @@ COMPILED_WITH = '_compile_%s'
 
 INTERNALS = '1_11'
 
+CONFIG = tf.ConfigProto()
+
 FOR_GRAPHS = tensorflow_1.FOR_GRAPHS
 
 # Keras's optimizers take no others.

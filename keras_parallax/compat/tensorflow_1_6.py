@@ -10,12 +10,22 @@ import numpy as np
 import tensorflow
 
 from keras_parallax.compat import tensorflow_1
+from keras_parallax.errors import StackError
 
 # isort: split
+from tensorflow.core.protobuf import rewriter_config_pb2 as _rewriter_config_pb2
 from tensorflow.python.eager import context as _context
+from tensorflow.python.framework import ops as _ops
 from tensorflow.python.ops import gradients as _gradients
 from tensorflow.python.ops import gradients_impl as _gradients_impl
 from tensorflow.python.ops import script_ops as _script_ops
+
+if _ops._USE_C_API:
+    raise StackError(
+        'keras-parallax changes graphs that TensorFlow %s keeps in Python, but it was told to keep '
+        'them in its C library; take TF_C_API_GRAPH_CONSTRUCTION out of the environment.'
+        % tensorflow.__version__
+    )
 
 
 def _timestamp():
@@ -51,6 +61,12 @@ SUMS_ACTIVITY_PENALTIES = tensorflow_1.SUMS_ACTIVITY_PENALTIES
 COMPILED_WITH = tensorflow_1.COMPILED_WITH
 
 INTERNALS = '1_6'
+
+# TF 1.6 takes a variable by reference itself for its product with 1, or its sum with 0, and so what
+# waits for these reads what is written meanwhile (proven by `tests/unit/compat/test_graph_queries.py`,
+# the variables that swap).
+CONFIG = tf.ConfigProto()
+CONFIG.graph_options.rewrite_options.constant_folding = _rewriter_config_pb2.RewriterConfig.OFF
 
 FOR_GRAPHS = 'leave tf.contrib.eager.enable_eager_execution() out.'
 

@@ -28,6 +28,8 @@ COMPILED_WITH = '_compile_%s'
 
 INTERNALS = '1_11'
 
+CONFIG = tf.ConfigProto()
+
 FOR_GRAPHS = (
     'call tf.compat.v1.disable_v2_behavior() at the top of the script, right after '
     '`import tensorflow as tf`.'

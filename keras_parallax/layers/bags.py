@@ -129,7 +129,7 @@ def sum_of_laid_out(rows, entries):
     total = tf.segment_sum(rows, entries.bags)
     # It ends with the last bag that has an id.
     missing = entries.count - tf.shape(total, out_type=tf.int64)[0]
-    return tf.pad(total, [[0, missing], [0, 0]])
+    return tf.pad(total, tf.convert_to_tensor([[0, missing], [0, 0]], tf.int64))
 
 
 def sum_of_asked(rows, entries):
@@ -157,7 +157,7 @@ def _entries(ids, weights, as_ids, padding_id, name):
     else:
         shape = tf.shape(ids, out_type=tf.int64)
         count, values = shape[0], tf.reshape(ids, [-1])
-        bags = tf.reshape(tf.tile(tf.range(count)[:, None], [1, shape[1]]), [-1])
+        bags = tf.reshape(tf.tile(tf.range(count)[:, None], tf.convert_to_tensor([1, shape[1]], tf.int64)), [-1])
     if weights is not None:
         weights = _checked(ids, weights, name)
     values = as_ids(values)

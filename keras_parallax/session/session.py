@@ -136,10 +136,14 @@ class ParallaxSession(session_hooks.HookedSession):
         if further:
             call = call.with_targets(self.graph, call.target_names + further)
         if not steps:
+            jemalloc.free_pages().bound()
             with noting.noted(), scope.sessions.in_use() as session:
                 return session.run_here(call)
         jemalloc.free_pages().keep()
         with _counted(scope.job, steps), noting.noted(), scope.sessions.in_use() as session:
+            tracer = _tracer_of(steps)
+            if tracer is not None:
+                return tracer.run(scope, _options(call, steps), _fed_by(call))
             if _connections(steps):
                 return session._run_connected(steps, call)
             return session.run_here(call)
@@ -159,11 +163,11 @@ class ParallaxSession(session_hooks.HookedSession):
         """Runs training steps whose pulls go through the host's leader."""
         if call.metadata is not None:
             _warn_of_trace()
-        wanted = session_hooks.connected_options(call.callable_options(), _connections(steps))
+        wanted = _options(call, steps)
         key = session_hooks.key_of(wanted)
         if key not in self._connected:
             self._connected[key] = session_hooks.make_callable(self, wanted)
-        return self._connected[key](*[call.feeds[feed] for feed in call.ordered_feeds])
+        return self._connected[key](*_fed_by(call))
 
     def make_function(self, options):
         """Makes the function that a Keras `Function` calls, in Keras 2.2.4 and in TF 1.11."""
@@ -291,7 +295,7 @@ class _Function:
             jemalloc.free_pages().keep()
             scope.changes.note_run(scope.graph, made.runs)
             with _counted(scope.job, made.steps), made.noting.noted():
-                tracer = next((step.tracer for step in made.steps if step.tracer), None)
+                tracer = _tracer_of(made.steps)
                 if tracer is None:
                     results = translated(scope, made.function, *args, run_metadata=run_metadata)
                 else:
@@ -314,6 +318,21 @@ class _Function:
         targets = [graph.get_operation_by_name(name) for name in options.target]
         fetched = session.run(fetches + targets, feeds, options.run_options, run_metadata)
         return fetched[: len(fetches)]
+
+
+def _options(call, steps):
+    """The `CallableOptions` of a `session_hooks.Call` that runs `TrainStep`s."""
+    return session_hooks.connected_options(call.callable_options(), _connections(steps))
+
+
+def _fed_by(call):
+    """The values that a `session_hooks.Call` feeds, in the order of its `CallableOptions`."""
+    return [call.feeds[feed] for feed in call.ordered_feeds]
+
+
+def _tracer_of(steps):
+    """What traces `TrainStep`s at the time, or `None`."""
+    return next((step.tracer for step in steps if step.tracer), None)
 
 
 def _beside(steps):

@@ -7,6 +7,7 @@ import pytest
 from frameworks import tf
 
 from keras_parallax.compat import session_hooks
+from keras_parallax.tables.pull import Connection
 
 
 class NotingSession(session_hooks.HookedSession):
@@ -77,6 +78,35 @@ def test_a_call_can_be_made_into_a_function_with_further_edges():
     assert list(options.feed) == ['given:0'] and list(options.fetch) == ['twice:0']
     function = session_hooks.make_callable(session, session_hooks.connected_options(options, []))
     assert function(np.float32(5.0)) == [10.0]
+
+
+def test_a_call_reads_another_tensor_through_a_further_edge():
+    graph = graph_of_sum()
+    with graph.as_default():
+        twice, given = map(graph.get_tensor_by_name, ('twice:0', 'given:0'))
+        tf.identity(twice + 1, name='more')
+        thrice = tf.identity(given * 3, name='thrice')
+    session = NotingSession(graph)
+    calls = []
+    session.run_call = lambda call: calls.append(call) or session.run_here(call)
+    assert session.run('more:0', {'given:0': 4.0}) == 9.0
+    options = session_hooks.connected_options(
+        calls[0].callable_options(), [Connection(twice, thrice)]
+    )
+    assert session_hooks.key_of(options) != session_hooks.key_of(calls[0].callable_options())
+    function = session_hooks.make_callable(session, options)
+    assert function(np.float32(4.0)) == [13.0]
+    assert session.run('more:0', {'given:0': 4.0}) == 9.0
+
+
+@pytest.mark.parametrize('feeds, values', [(None, []), (['given:0'], [np.float32(4.0)])])
+def test_what_a_callable_runs_is_asked_for(feeds, values):
+    session = NotingSession(graph_of_sum())
+    session.run('number/Assign')
+    name = 'number:0' if feeds is None else 'twice:0'
+    function = session.make_callable(name, feeds)
+    assert function(*values) == (0.0 if feeds is None else 8.0)
+    assert session.asked[-1][0] == [name]
 
 
 def test_a_session_that_is_closed_may_still_be_asked_unless_it_refuses():
