@@ -84,16 +84,12 @@ _LOCK = type(threading.RLock())
 def zeros(shape, dtype):
     """Zeros that are made where they are placed.
 
-    A session makes those of `tf.zeros` itself, on rank 0 for instance, and sends them to the server
-    inside the graph, of which 2 GB are too much (TF 1.6; proven by
+    No session makes them before: none of ours computes constants (`tensorflow_1_6.CONFIG`; proven
+    by
     `tests/parallel/test_start_values.py::test_no_worker_holds_a_table_that_lies_on_a_dedicated_server`).
 
     Args:
         shape: a list of integers.
         dtype: the dtype, one of a trainable variable.
     """
-    # Nobody computes a constant of what might be fed.
-    fed = tf.placeholder_with_default(tf.constant(shape, tf.int32), [len(shape)])
-    filled = tf.fill(fed, tf.zeros([], dtype))
-    filled.set_shape(shape)
-    return filled
+    return tf.zeros(shape, dtype)

@@ -129,7 +129,7 @@ def sum_of_laid_out(rows, entries):
     total = tf.segment_sum(rows, entries.bags)
     # It ends with the last bag that has an id.
     missing = entries.count - tf.shape(total, out_type=tf.int64)[0]
-    return tf.pad(total, tf.convert_to_tensor([[0, missing], [0, 0]], tf.int64))
+    return tf.pad(total, [[0, tf.to_int32(missing)], [0, 0]])
 
 
 def sum_of_asked(rows, entries):
