@@ -102,7 +102,9 @@ def descendants(operation, among=None):
         if operation in following or (among is not None and operation not in among):
             continue
         following.add(operation)
-        pending.extend(user for tensor in operation.outputs for user in tensorflow_api.consumers(tensor))
+        pending.extend(
+            user for tensor in operation.outputs for user in tensorflow_api.consumers(tensor)
+        )
         pending.extend(waiting(operation))
     return following
 

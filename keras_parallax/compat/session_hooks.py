@@ -6,6 +6,9 @@ from keras_parallax.compat.stack import generation
 
 _hooks = importlib.import_module('keras_parallax.compat.session_hooks_' + generation.INTERNALS)
 
+#: What a session resolves a run to.
+Call = _hooks.Call
+
 #: A `tf.Session` that asks itself before it does what it is asked; its subclass overrides this.
 HookedSession = _hooks.HookedSession
 

@@ -62,9 +62,9 @@ COMPILED_WITH = tensorflow_1.COMPILED_WITH
 
 INTERNALS = '1_6'
 
-# TF 1.6 takes a variable by reference itself for its product with 1, or its sum with 0, and so what
-# waits for these reads what is written meanwhile (proven by `tests/unit/compat/test_graph_queries.py`,
-# the variables that swap).
+# Folding takes a variable by reference itself for its product with 1, so that who waits for that
+# reads what is written meanwhile (TF 1.6; proven by `tests/unit/compat/test_graph_queries.py`, the
+# variables that swap).
 CONFIG = tf.ConfigProto()
 CONFIG.graph_options.rewrite_options.constant_folding = _rewriter_config_pb2.RewriterConfig.OFF
 

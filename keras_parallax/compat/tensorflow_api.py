@@ -21,20 +21,14 @@ from tensorflow.python.ops import resource_variable_ops as _resource_ops
 from tensorflow.python.ops import state_ops as _state_ops
 from tensorflow.python.training import saver as _saver
 
+# The private side of graphs.
 _internals = importlib.import_module(
     'keras_parallax.compat.graph_internals_' + generation.INTERNALS
 )
-
-consumers = _internals.consumers
-
-op_def = _internals.op_def
-
+consumers, op_def = _internals.consumers, _internals.op_def
 control_outputs = _internals.control_outputs
-
 no_new_operations = _internals.no_new_operations
-
 allow_threads = _internals.allow_threads
-
 zeros = _internals.zeros
 
 ResourceVariable = _resource_ops.ResourceVariable

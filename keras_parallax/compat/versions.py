@@ -147,13 +147,16 @@ def python_problem(version):
     """
     if stacks_for(version):
         return None
+    of_pythons = {}
+    for stack in STACKS:
+        of_pythons.setdefault(stack.pythons, []).append(stack.name.replace('tf', ''))
     known = ', '.join(
-        '%s for %s'
+        '%s for TensorFlow %s'
         % (
-            ' to '.join(sorted({'%d.%d' % python for python in stack.pythons}, key=len)),
-            stack.name.replace('tf', 'TensorFlow '),
+            ' to '.join(sorted({'%d.%d' % python for python in pythons}, key=len)),
+            ' and '.join(names),
         )
-        for stack in STACKS
+        for pythons, names in of_pythons.items()
     )
     return (
         'keras-parallax needs Python %s, but this is Python %s (%s). Make an environment with one '

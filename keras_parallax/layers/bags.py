@@ -157,7 +157,9 @@ def _entries(ids, weights, as_ids, padding_id, name):
     else:
         shape = tf.shape(ids, out_type=tf.int64)
         count, values = shape[0], tf.reshape(ids, [-1])
-        bags = tf.reshape(tf.tile(tf.range(count)[:, None], tf.convert_to_tensor([1, shape[1]], tf.int64)), [-1])
+        bags = tf.reshape(
+            tf.tile(tf.range(count)[:, None], tf.convert_to_tensor([1, shape[1]], tf.int64)), [-1]
+        )
     if weights is not None:
         weights = _checked(ids, weights, name)
     values = as_ids(values)

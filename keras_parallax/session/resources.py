@@ -189,7 +189,9 @@ def _makers_of(iterator):
 
     It is empty if it cannot be told what that is: it is one of several, or was fed.
     """
-    makers = [reader for reader in tensorflow_api.consumers(iterator) if reader.type == 'MakeIterator']
+    makers = [
+        reader for reader in tensorflow_api.consumers(iterator) if reader.type == 'MakeIterator'
+    ]
     is_fed = any(made_of.type == 'Placeholder' for made_of in graph_queries.ancestors(makers))
     return makers if len(makers) == 1 and not is_fed else []
 

@@ -187,4 +187,6 @@ def _written_by(write):
         return None
     if tensorflow_api.is_in_control_flow(write):
         return None
-    return dict(zip((given.name for given in tensorflow_api.op_def(write).input_arg), write.inputs))['indices']
+    return dict(
+        zip((given.name for given in tensorflow_api.op_def(write).input_arg), write.inputs)
+    )['indices']

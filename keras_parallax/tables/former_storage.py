@@ -148,7 +148,11 @@ class FormerStorage:
             tensorflow_api.set_control_inputs(operation, [ready] + built)
 
     def _uses(self, alias):
-        users = {user for user in tensorflow_api.consumers(alias.tensor) if user.type != tensorflow_api.LINK}
+        users = {
+            user
+            for user in tensorflow_api.consumers(alias.tensor)
+            if user.type != tensorflow_api.LINK
+        }
         return sorted(users - self._seen, key=tensorflow_api.operation_id)
 
     def _value(self, after):

@@ -9,8 +9,7 @@ import base64
 import random
 from typing import NamedTuple
 
-from keras_parallax.compat import graph_queries
-from keras_parallax.compat import tensorflow_api
+from keras_parallax.compat import graph_queries, tensorflow_api
 from keras_parallax.compat.tensorflow_api import tf
 
 #: A table of at most so many bytes is made as a whole, and the rows of the shard taken from it: its
@@ -61,7 +60,10 @@ def initializer_graph_of(variable, block_bytes=BLOCK_BYTES):
     values = variable.initial_value
     operations = graph_queries.ancestors([values], by_data=True)
     operations = sorted(operations, key=lambda operation: operation.name)
-    if any(tensorflow_api.op_def(operation).is_stateful and not _is_random(operation) for operation in operations):
+    if any(
+        tensorflow_api.op_def(operation).is_stateful and not _is_random(operation)
+        for operation in operations
+    ):
         return None
     uniform = _uniform_operations(values)
     if not uniform and values.shape.num_elements() * values.dtype.base_dtype.size > block_bytes:

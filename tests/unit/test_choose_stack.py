@@ -97,6 +97,12 @@ def test_a_stack_is_taken_by_its_name(machine):
     assert why.startswith('as STACK says, with Python 3.11')
 
 
+def test_of_two_stacks_of_a_python_the_first_is_taken_unless_it_is_named(machine):
+    machine.add('3.6')
+    assert machine.choose()[:2] == ['tf1.11', '.venv']
+    assert machine.choose('tf1.6')[:2] == ['tf1.6', '.venv-tf1.6']
+
+
 def test_an_environment_with_mpi_stands_beside_the_one_without(machine):
     for version in ('3.6', '3.11'):
         machine.add(version)
@@ -142,4 +148,6 @@ def test_an_unknown_stack_is_told_with_those_that_there_are(machine):
     machine.add('3.11')
     answer = machine.run('tf9')
     assert answer.returncode == 1
-    assert answer.stderr.startswith('There is no stack tf9; there are: tf1.11 tf2.21 tf2.15 tf1.15')
+    assert answer.stderr.startswith(
+        'There is no stack tf9; there are: tf1.11 tf2.21 tf2.15 tf1.15 tf1.6.'
+    )

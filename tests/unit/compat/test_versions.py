@@ -64,16 +64,14 @@ def test_what_is_installed_here_is_supported():
 @pytest.mark.parametrize('version', ['2.7.18', '3.5.10', '3.8.18', '3.14.0', '3.60.0'])
 def test_any_other_python_is_told_with_the_needed_ones(version):
     problem = versions.python_problem(version)
-    assert (
-        'needs Python 3.6 for TensorFlow 1.11, 3.7 for TensorFlow 1.15, 3.9 to 3.11 for ' in problem
-    )
+    assert 'needs Python 3.6 for TensorFlow 1.6 and 1.11, 3.7 for TensorFlow 1.15, 3.9 ' in problem
     assert ', but this is Python %s ' % version in problem
 
 
 @pytest.mark.parametrize(
     'version, names',
     [
-        ('3.6.15', ['tf1.11']),
+        ('3.6.15', ['tf1.6', 'tf1.11']),
         ('3.7.16', ['tf1.15']),
         ('3.9.18', ['tf2.15']),
         ('3.11.2', ['tf2.15', 'tf2.21']),
@@ -93,7 +91,7 @@ def test_a_tensorflow_between_is_told_with_the_nearest_that_was_tested(version, 
     assert version in told and told.endswith('tested with is %s.' % nearest)
 
 
-@pytest.mark.parametrize('version', ['1.11.0', '1.15.5', '2.15.1', '2.21.0'])
+@pytest.mark.parametrize('version', ['1.6.0', '1.11.0', '1.15.5', '2.15.1', '2.21.0'])
 def test_of_a_tested_tensorflow_nothing_is_told(version):
     assert versions.untested(version) is None
 
