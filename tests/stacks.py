@@ -1,6 +1,6 @@
 """Which tests a stack runs: on TensorFlow 1.11 all, on the others those seen to pass."""
 
-from frameworks import TF1_15, TF2
+from frameworks import TF1_6, TF1_15, TF2
 
 #: Files and folders below the project's.
 ON_TENSORFLOW_2 = (

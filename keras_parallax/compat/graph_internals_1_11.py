@@ -3,6 +3,9 @@
 `tensorflow_api` hands it on.
 """
 
+from tensorflow.python.ops import gen_dataset_ops as dataset_ops  # noqa: F401 - for all
+from tensorflow.python.ops import gen_io_ops as io_ops  # noqa: F401
+from tensorflow.python.ops import gen_lookup_ops as lookup_ops  # noqa: F401
 from tensorflow.python.ops import inplace_ops as _inplace_ops
 
 

@@ -5,8 +5,29 @@
 
 import contextlib
 import threading
+import types
 
 import tensorflow as tf
+
+# isort: split
+from tensorflow.python.ops import gen_dataset_ops as _dataset_ops
+from tensorflow.python.ops import gen_io_ops as io_ops  # noqa: F401 - for all
+from tensorflow.python.ops import gen_lookup_ops as _lookup_ops
+
+
+def _public(module, **others):
+    """A module whose functions have no underscore before their names, and others."""
+    names = {name[1:]: value for name, value in vars(module).items() if name[:1] == '_' != name[1]}
+    copy = types.ModuleType(module.__name__)
+    vars(copy).update(names, **{**vars(module), **others})
+    return copy
+
+
+#: As TF 1.11 has them.
+lookup_ops = _public(_lookup_ops)
+
+#: There an iterator's operation takes the names that it is given, too.
+dataset_ops = _public(_dataset_ops, iterator_v2=_dataset_ops.iterator)
 
 
 def consumers(tensor):

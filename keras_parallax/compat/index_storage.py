@@ -7,6 +7,7 @@ import contextlib
 
 from keras_parallax.compat import tensorflow_api
 from keras_parallax.compat.stack import generation, tf
+from keras_parallax.errors import PlanError
 
 # isort: split
 from tensorflow.python.ops import gen_resource_variable_ops as _resources
@@ -48,6 +49,19 @@ class Storage:
         if self._by_handle:
             return _resources.resource_scatter_add(self.tensor, rows, values)
         return _states.scatter_add(self.tensor, rows, values, use_locking=True).op
+
+
+def require_locks():
+    """Looks for the operations of locks that servers hold.
+
+    Raises:
+        PlanError: TensorFlow 1.6 has none.
+    """
+    if not hasattr(_resources, 'mutex_lock'):
+        raise PlanError(
+            'DynamicEmbedding needs locks of rows, which no server of TensorFlow %s has; give '
+            'numbers to the ids and use Embedding, or take TensorFlow 1.11.' % tf.__version__
+        )
 
 
 def by_reference(package):

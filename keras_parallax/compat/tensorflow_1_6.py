@@ -33,13 +33,6 @@ def _timestamp():
     return _script_ops.py_func(lambda: np.float64(time.time()), [], tensorflow.float64)
 
 
-def _unsorted_segment_min(data, segment_ids, num_segments):
-    """The least of each segment of integers; none of the segments is empty."""
-    # To take from -1, unlike to negate, turns the order of all integers round.
-    greatest = tensorflow.unsorted_segment_max(-1 - data, segment_ids, num_segments)
-    return -1 - greatest
-
-
 #: TensorFlow, with names of TensorFlow 1.11 that the engine uses and 1.6 has not.
 tf = types.ModuleType('tensorflow')
 vars(tf).update(
@@ -49,7 +42,6 @@ vars(tf).update(
     scatter_max=None,
     scatter_min=None,
     timestamp=_timestamp,
-    unsorted_segment_min=_unsorted_segment_min,
 )
 
 c_api = tensorflow_1.c_api

@@ -12,19 +12,17 @@ from keras_parallax.compat.stack import generation, tf
 # Only a TensorFlow that fits is asked for its insides (`test_stack.py`).
 from tensorflow.core.framework import attr_value_pb2
 from tensorflow.python.framework import tensor_util as _tensor_util
-from tensorflow.python.ops import gen_dataset_ops as dataset_ops  # noqa: F401
-from tensorflow.python.ops import gen_io_ops as io_ops  # noqa: F401
 from tensorflow.python.ops import gen_logging_ops as _gen_logging_ops
-from tensorflow.python.ops import gen_lookup_ops as lookup_ops  # noqa: F401
 from tensorflow.python.ops import gen_resource_variable_ops as _gen_resource_ops
 from tensorflow.python.ops import resource_variable_ops as _resource_ops
 from tensorflow.python.ops import state_ops as _state_ops
 from tensorflow.python.training import saver as _saver
 
-# The private side of graphs.
+# The private side of graphs, and modules of generated operations.
 _internals = importlib.import_module(
     'keras_parallax.compat.graph_internals_' + generation.INTERNALS
 )
+dataset_ops, io_ops, lookup_ops = _internals.dataset_ops, _internals.io_ops, _internals.lookup_ops
 consumers, op_def = _internals.consumers, _internals.op_def
 control_outputs = _internals.control_outputs
 no_new_operations = _internals.no_new_operations

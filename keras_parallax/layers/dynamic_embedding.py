@@ -119,6 +119,7 @@ class DynamicEmbedding(LateLayer):
         **kwargs,
     ):
         del keras  # The class is of that package already.
+        index_storage.require_locks()
         for name in _NOT_TAKEN:
             if name in kwargs:
                 raise PlanError('DynamicEmbedding has no argument %s.' % name)

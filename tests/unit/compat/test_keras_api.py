@@ -34,7 +34,7 @@ def test_a_users_subclass_belongs_to_the_package_of_its_parent(name):
 def test_asking_for_the_session_of_a_package_opens_none():
     import keras
 
-    for package in map(keras_api.keras_package, ('keras', 'tf.keras')):
+    for package in map(keras_api.keras_package, KERAS_PACKAGES):
         keras.backend.clear_session()
         package.backend.clear_session()
         graph = tf.Graph()

@@ -93,13 +93,11 @@ def test_a_step_has_the_time():
             assert before <= session.run(moment) <= session.run(moment) <= time.time()
 
 
-def test_the_least_of_each_segment_is_found_among_all_integers():
-    least, greatest = np.iinfo(np.int64).min, np.iinfo(np.int64).max
-    data = np.array([greatest, 5, least, 0, greatest, -3], np.int64)
-    with tensorflow.Graph().as_default():
-        found = tf.unsorted_segment_min(tf.constant(data), [0, 1, 2, 2, 0, 1], 3)
-        with tf.Session() as session:
-            assert session.run(found).tolist() == [greatest, -3, least]
+def test_a_table_of_raw_ids_is_refused():
+    with pytest.raises(
+        kp.PlanError, match='DynamicEmbedding needs locks of rows, .* TensorFlow 1.6.0'
+    ):
+        kp.layers.DynamicEmbedding(4, 100)
 
 
 class ServerSession(session_hooks.HookedSession):
