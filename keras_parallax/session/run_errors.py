@@ -37,8 +37,9 @@ _REFUSED = re.compile(re.escape(REFUSAL_MARK) + r'\] \[([^\]]*)\] \[([^\]]*)\]')
 _GATHERED = re.compile(r'= (?P<ids>-?\d+) is not in \[0, \d+\)')
 
 
-#: How they name the operation; the error itself does not know it when a `Function` was called.
-_NODE = re.compile(r'\{\{node (?P<node>[^}]+)\}\}')
+#: How they name the operation, TensorFlow 1.6 in the second way; the error itself does not know it
+#: when a `Function` was called.
+_NODE = re.compile(r'(?:\{\{node |\[\[Node: )(?P<node>[^} ]+)')
 
 
 #: What TensorFlow says of a server that is gone, that does not know a graph any more because it was
