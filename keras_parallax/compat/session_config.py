@@ -27,7 +27,6 @@ def of_worker(card, given=()):
         a card grows as it is needed.
     """
     config = _with_threads(tf.ConfigProto(allow_soft_placement=True))
-    config.MergeFrom(generation.CONFIG)
     config.gpu_options.allow_growth = True
     for users in given:
         config.MergeFrom(users)
@@ -116,7 +115,13 @@ def settle_threads(given):
             _given.intra_op_parallelism_threads = config.intra_op_parallelism_threads
 
 
+def is_fit(config):
+    """Whether a session of a `tf.ConfigProto`, or `None`, has what every session of ours needs."""
+    return not dropped(generation.CONFIG, config)
+
+
 def _with_threads(config):
+    config.MergeFrom(generation.CONFIG)
     if os.environ.get('OMP_NUM_THREADS'):
         config.intra_op_parallelism_threads = int(os.environ['OMP_NUM_THREADS'])
     config.MergeFrom(_given)

@@ -56,9 +56,13 @@ INTERNALS = '1_6'
 
 # Folding takes a variable by reference itself for its product with 1, so that who waits for that
 # reads what is written meanwhile (TF 1.6; proven by `tests/unit/compat/test_graph_queries.py`, the
-# variables that swap).
+# variables that swap). What simplifies arithmetic forgets what an operation waits for (proven by
+# `tests/unit/layers/test_embedding_bag.py`, the sparse weights in other places).
 CONFIG = tf.ConfigProto()
 CONFIG.graph_options.rewrite_options.constant_folding = _rewriter_config_pb2.RewriterConfig.OFF
+CONFIG.graph_options.rewrite_options.arithmetic_optimization = (
+    _rewriter_config_pb2.RewriterConfig.OFF
+)
 
 FOR_GRAPHS = 'leave tf.contrib.eager.enable_eager_execution() out.'
 

@@ -155,6 +155,11 @@ def ragged_parts(tensor):
     return (tensor.values, tensor.row_splits) if is_ragged else None
 
 
+def static_shape(tensor):
+    """The static shape of a tensor; a sparse one of TensorFlow 1.6 has no `shape`."""
+    return tensor.shape if hasattr(tensor, 'shape') else tensor.get_shape()
+
+
 def is_in_control_flow(tensor):
     """Whether a tensor is computed, or an operation is, in a loop or a branch."""
     return getattr(tensor, 'op', tensor)._get_control_flow_context() is not None

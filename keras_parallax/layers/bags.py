@@ -3,7 +3,7 @@
 from typing import NamedTuple, Optional
 
 from keras_parallax.compat import tensorflow_api
-from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.compat.tensorflow_api import static_shape, tf
 from keras_parallax.errors import PlanError
 from keras_parallax.session.run_errors import BATCH_MARK
 
@@ -42,12 +42,12 @@ def require_combiner(combiner):
 def require_bags(inputs, name):
     """Raises `PlanError` if a list of tensors is none of bags, for the layer called `name`."""
     count, ids = len(inputs), inputs[0]
-    if ids.shape.ndims == 1:
+    if static_shape(ids).ndims == 1:
         _require(
-            count in (2, 3) and all(tensor.shape.ndims == 1 for tensor in inputs),
+            count in (2, 3) and all(static_shape(tensor).ndims == 1 for tensor in inputs),
             name,
             'row splits [batch + 1] beside ids [n], and weights [n] if there are any',
-            ' and '.join('one of shape %s' % tensor.shape for tensor in inputs),
+            ' and '.join('one of shape %s' % static_shape(tensor) for tensor in inputs),
         )
         splits, *weights = inputs[1:]
         _require(splits.dtype.is_integer, name, 'integers as row splits', splits.dtype.name)
@@ -55,8 +55,8 @@ def require_bags(inputs, name):
         weights = inputs[1:]
         _require(count <= 2, name, 'ids, or a list of ids and weights', '%d inputs' % count)
         for tensor in inputs:
-            given = 'one of shape %s' % tensor.shape
-            _require(tensor.shape.ndims in (2, None), name, 'inputs [batch, length]', given)
+            given = 'one of shape %s' % static_shape(tensor)
+            _require(static_shape(tensor).ndims in (2, None), name, 'inputs [batch, length]', given)
     for of_ids in weights:
         alike = type(ids) is type(of_ids) or all(
             isinstance(one, (tf.Tensor, tf.Variable)) for one in (ids, of_ids)
@@ -64,8 +64,8 @@ def require_bags(inputs, name):
         _require(alike, name, 'ids and weights that are both sparse or both not', 'one each')
         is_floating = of_ids.dtype.is_floating
         _require(is_floating, name, 'weights that are floating numbers', of_ids.dtype.name)
-        shapes = 'ids %s and weights %s' % (ids.shape, of_ids.shape)
-        fits = ids.shape.is_compatible_with(of_ids.shape)
+        shapes = 'ids %s and weights %s' % (static_shape(ids), static_shape(of_ids))
+        fits = static_shape(ids).is_compatible_with(static_shape(of_ids))
         _require(fits, name, 'weights of the shape of ids', shapes)
 
 
@@ -89,7 +89,7 @@ def entries_of(inputs, as_ids, padding_id, name):
     """
     given = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
     ids, *weights = [tensorflow_api.ragged_parts(tensor) or tensor for tensor in given]
-    if not isinstance(ids, tuple) and ids.shape.ndims == 1:
+    if not isinstance(ids, tuple) and static_shape(ids).ndims == 1:
         # Weights have the same row splits.
         ids, *weights = [(tensor, given[1]) for tensor in [ids] + weights[1:]]
     if weights:
@@ -116,9 +116,9 @@ def count_of_shape(shape):
 def combined(total, inputs, entries, combiner):
     """The combined rows of each bag, given their weighted sums `[count, width]`."""
     ids = inputs[0] if isinstance(inputs, (list, tuple)) else inputs
-    is_matrix = ids.shape.ndims == 2 and tensorflow_api.ragged_parts(ids) is None
+    is_matrix = static_shape(ids).ndims == 2 and tensorflow_api.ragged_parts(ids) is None
     output = _divided(total, entries, combiner)
-    output.set_shape([ids.shape.as_list()[0] if is_matrix else None, total.shape[1].value])
+    output.set_shape([static_shape(ids).as_list()[0] if is_matrix else None, total.shape[1].value])
     return output
 
 

@@ -80,7 +80,9 @@ class GraphSessions:
 
     def _follows(self, session):
         """Whether a session has the configuration that the strategy was given."""
-        return not session_config.dropped(self._job.given_config, tensorflow_api.config_of(session))
+        config = tensorflow_api.config_of(session)
+        dropped = session_config.dropped(self._job.given_config, config)
+        return session_config.is_fit(config) and not dropped
 
     @property
     def target(self):

@@ -22,7 +22,7 @@ from bags import (
 from frameworks import KERAS_PACKAGES, TF2, tf
 
 import keras_parallax as kp
-from keras_parallax.compat import graph_queries
+from keras_parallax.compat import graph_queries, session_config
 from keras_parallax.layers.embedding_bag import WIDE
 
 every_package = pytest.mark.parametrize('package', KERAS_PACKAGES)
@@ -411,6 +411,7 @@ def test_sparse_weights_in_other_places_than_ids_are_refused(places):
     ids = tf.SparseTensor([(0, 0), (1, 0)], tf.constant([3, 4], tf.int64), [2, 2])
     where, values = tf.placeholder(tf.int64, [None, 2]), tf.placeholder(tf.float32, [None])
     output = layer([ids, tf.SparseTensor(where, values, [2, 2])])
-    session = cases.keras_module(KERAS_PACKAGES[0]).backend.get_session()
-    with pytest.raises(tf.errors.InvalidArgumentError, match='takes a weight for each id'):
-        session.run(output, {where: places, values: [1.0] * len(places)})
+    with tf.Session(config=session_config.of_worker(0)) as session:
+        session.run(layer.embeddings.initializer)
+        with pytest.raises(tf.errors.InvalidArgumentError, match='takes a weight for each id'):
+            session.run(output, {where: places, values: [1.0] * len(places)})
