@@ -1,7 +1,7 @@
 """Has TensorFlow make and start graphs faster: tests make thousands of small ones, once each.
 
-A case of `test_equality.py` takes half the time. No operation computes anything else; only what
-looks for a faster graph is left out, unless `WITH_GRAPPLER` is in the environment.
+No operation computes anything else; only what looks for a faster graph is left out, unless
+`WITH_GRAPPLER` is in the environment.
 """
 
 import gc
@@ -34,7 +34,7 @@ def make_faster(newer):
 
 
 def _without_grappler():
-    """Has no session rewrite its graph before the first step, which is a quarter of a case.
+    """Has no session rewrite its graph before the first step: 0.7 s for one of 1,300 operations.
 
     Only what a session tells TensorFlow changes, not the configuration that it keeps.
     """
