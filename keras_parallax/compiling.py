@@ -5,7 +5,7 @@ import sys
 import warnings
 
 from keras_parallax.checkpoint import keras_file_write
-from keras_parallax.compat import graph_queries, keras_api
+from keras_parallax.compat import graph_queries, keras_api, keras_metrics
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.errors import PlanError, ScopeError
 from keras_parallax.job import job
@@ -69,7 +69,7 @@ def _with_metrics(original):
             raise PlanError('GroupAUC is for models that are compiled in the scope of a strategy.')
         # Keras writes them to files, and compiles with them again what is built later.
         for name, metrics in given.items():
-            keras_api.remember_metrics(model, name, metrics)
+            keras_metrics.remember_metrics(model, name, metrics)
 
     return compile
 

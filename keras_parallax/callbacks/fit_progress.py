@@ -13,7 +13,7 @@ from keras_parallax.callbacks.epoch_reports import numbers
 from keras_parallax.callbacks.model_checkpoint import ModelCheckpoint
 from keras_parallax.checkpoint import random_state
 from keras_parallax.checkpoint.fit_record import FitRecord
-from keras_parallax.compat import keras_api
+from keras_parallax.compat import keras_api, keras_metrics
 from keras_parallax.step.train_step import step_of
 
 
@@ -148,7 +148,7 @@ class FitProgress(keras_api.callbacks.Callback):
     @property
     def of_rank(self):
         """What each rank has of its own: what it makes averages of, and its data; plain data."""
-        logger, states = self._of_keras('BaseLogger'), keras_api.metric_states(self.model)
+        logger, states = self._of_keras('BaseLogger'), keras_metrics.metric_states(self.model)
         values = step_of(self.model).backend.batch_get_value(states) if states else []
         sums = {
             'seen': logger.seen,
@@ -158,7 +158,7 @@ class FitProgress(keras_api.callbacks.Callback):
         return {'sums': sums, 'data': self._data}
 
     def _set_states(self, values):
-        states = keras_api.metric_states(self.model)
+        states = keras_metrics.metric_states(self.model)
         if values is not None and len(values) == len(states):
             step_of(self.model).backend.batch_set_value(list(zip(states, values)))
 

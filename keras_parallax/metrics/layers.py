@@ -8,7 +8,7 @@ import functools
 
 import numpy as np
 
-from keras_parallax.compat import keras_api
+from keras_parallax.compat import keras_api, keras_metrics
 from keras_parallax.compat.tensorflow_api import ResourceVariable, tf
 from keras_parallax.errors import PlanError
 from keras_parallax.metrics.group_auc import GroupAUC
@@ -66,7 +66,7 @@ class SumLayer:
             value = self.metric.value_of(total)
             result = tf.cast(value, y_pred.dtype)
             self._keep(_total=total, _value=value)
-            keras_api.note_result(self, result)
+            keras_metrics.note_result(self, result)
             return result
 
     def _made(self):
@@ -137,7 +137,7 @@ class SampleLayer(SumLayer):
             value = tf.py_func(self._add, columns, tf.float64, name='samples')
             value.set_shape([])
             result = tf.cast(value, y_pred.dtype)
-            keras_api.note_result(self, result)
+            keras_metrics.note_result(self, result)
             return result
 
     def _add(self, *columns):
@@ -197,5 +197,5 @@ def has_ours(metrics):
 
 def layers_of(model):
     """The layers that keep sums for a compiled model, a dict from names in the logs."""
-    metrics = keras_api.metrics_by_name(model)
+    metrics = keras_metrics.metrics_by_name(model)
     return {name: layer for name, layer in metrics.items() if isinstance(layer, SumLayer)}
