@@ -1,7 +1,7 @@
 """N hosts on one machine: network namespaces on a bridge, with an sshd in each. Needs root.
 
-Each host is a network namespace with one interface, `eth0`, a host name of its own, and mounts of
-its own on top of this machine's file system. The bridge
+Each host is a network namespace with one interface, `eth0`, a host name of its own, which each of
+them resolves, and mounts of its own on top of this machine's file system. The bridge
 is in a namespace too: nothing of a cluster is seen or reached from the machine's own network, and
 the machine's firewall and forwarding rules do not matter. What a host sends and receives is shaped
 by `tc` and counted by the kernel, and so is the processor time of all that runs on it if wanted.

@@ -16,6 +16,7 @@ import reference
 import wakeup
 from cluster import cpu_shares, emulated_cluster, links, namespaces
 from cluster.emulated_cluster import ClusterError, EmulatedCluster
+from frameworks import KERAS_PACKAGES
 
 TESTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir)
 BENCHMARKS = os.path.dirname(os.path.dirname(emulated_cluster.__file__))
@@ -276,17 +277,17 @@ def test_queueing_nests_the_rate_in_the_delay(bandwidth, delay, kinds):
 
 
 def test_training_on_two_hosts_of_two_workers_equals_plain_keras(cluster, tmp_path):
-    name = 'shared_adam'
+    package, name = KERAS_PACKAGES[0], 'shared_adam'
     before = cluster.counters()
     worker = os.path.join(TESTS, 'parallel', 'equality_worker.py')
     outcome = cluster.run(
-        [sys.executable, worker, 'keras', tmp_path, name],
+        [sys.executable, worker, package, tmp_path, name],
         slots_per_host=2,
         environ={'TF_CPP_MIN_LOG_LEVEL': '2'},
     )
     assert outcome.code == 0, outcome.output[-5000:]
     case, found = cases.CASES[name], np.load(str(tmp_path / (name + '.npz')))
-    start, _, weights = reference.run(case, cases.keras_module('keras'), 4)
+    start, _, weights = reference.run(case, cases.keras_module(package), 4)
     for number, (begin, expected) in enumerate(zip(start, weights)):
         scale = max(np.abs(begin).max(), np.abs(expected).max())
         np.testing.assert_allclose(

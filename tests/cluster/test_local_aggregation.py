@@ -71,7 +71,7 @@ def test_two_workers_on_each_of_two_hosts_equal_plain_keras(cluster, tmp_path):
 
 def test_raw_ids_of_two_workers_on_each_of_two_hosts_train_as_plain_keras(cluster, tmp_path):
     script, folder = '../parallel/dynamic_worker.py', str(tmp_path)
-    outcome = run(cluster, 2, script, 'keras', folder, 'halved')
+    outcome = run(cluster, 2, script, KERAS_PACKAGES[0], folder, 'halved')
     assert outcome.code == 0, outcome.output[-5000:]
     paths = [os.path.join(folder, 'halved.%d.npz' % rank) for rank in range(4)]
     dynamic.assert_as_plain(list(map(np.load, paths)), tolerance=2e-3)
@@ -81,10 +81,11 @@ def test_steps_that_a_session_runs_go_through_the_hosts_leader_too(cluster, tmp_
     # Keras 2.2.4 runs those of a model with a sparse input so.
     names = ['sparse_input', 'session_run']
     script, folders = '../parallel/sessions_worker.py', [str(tmp_path / 'plain'), str(tmp_path)]
+    package = KERAS_PACKAGES[0]
     os.makedirs(folders[0])
-    outcome = launch.run(0, 'parallel/sessions_worker.py', folders[0], 'keras', 'plain', *names)
+    outcome = launch.run(0, 'parallel/sessions_worker.py', folders[0], package, 'plain', *names)
     assert outcome.code == 0, outcome.output[-5000:]
-    outcome = run(cluster, 2, script, folders[1], 'keras', 'strategy', *names)
+    outcome = run(cluster, 2, script, folders[1], package, 'strategy', *names)
     assert outcome.code == 0, outcome.output[-5000:]
     for name in names:
         plain = np.load(os.path.join(folders[0], name + '.0.npz'))

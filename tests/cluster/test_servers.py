@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 import reference
 from cluster.emulated_cluster import EmulatedCluster
+from frameworks import KERAS_PACKAGES
 from servers import COMMAND
 
 WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, 'parallel')
 PORT = 12345
 QUIET = {'TF_CPP_MIN_LOG_LEVEL': '2'}
+PACKAGE = KERAS_PACKAGES[0]
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason='network namespaces need root')
 
@@ -28,7 +30,7 @@ def cluster():
 def train(cluster, folder, names, slots, servers):
     """Trains cases on hosts 0 and 1; gives the `Outcome`."""
     job = cluster.start(
-        [sys.executable, os.path.join(WORKER, 'equality_worker.py'), 'keras', folder] + names,
+        [sys.executable, os.path.join(WORKER, 'equality_worker.py'), PACKAGE, folder] + names,
         slots_per_host=slots,
         environ=dict(QUIET, STRATEGY='{"servers": %s}' % servers, KERAS_PARALLAX_CACHE=str(folder)),
         hosts=[0, 1],
@@ -39,7 +41,7 @@ def train(cluster, folder, names, slots, servers):
 def check_equality(folder, name, ranks):
     """Compares with plain Keras; gives the devices of the shards."""
     case, found = cases.find(name), np.load(str(folder / (name + '.npz')))
-    start, losses, weights = reference.run(case, cases.keras_module('keras'), ranks)
+    start, losses, weights = reference.run(case, cases.keras_module(PACKAGE), ranks)
     np.testing.assert_allclose(found['losses'], losses, rtol=case.tolerance)
     for number, (begin, expected) in enumerate(zip(start, weights)):
         scale = max(np.abs(begin).max(), np.abs(expected).max())
