@@ -64,6 +64,14 @@ def keras_module(name):
     )
 
 
+def model_class(keras):
+    """The class of a Keras package in which a model of graphs has `fit`.
+
+    Beside TensorFlow 2 that is not its `Model`: a model gets another base as it is made.
+    """
+    return next(cls for cls in type(keras.models.Sequential()).__mro__ if 'fit' in vars(cls))
+
+
 def _with(module, **names):
     """A module like another, with other names."""
     copy = types.ModuleType(module.__name__)

@@ -11,6 +11,7 @@ sys.path.insert(0, HERE)
 import launch  # noqa: E402
 import made_data  # noqa: E402
 import sources  # noqa: E402
+from frameworks import TF2  # noqa: E402
 
 
 @pytest.fixture(scope='session')
@@ -23,7 +24,11 @@ def code():
 def environ(code):
     """The environment in which the code is found."""
     path = [code.packages] + os.environ.get('PYTHONPATH', '').split(os.pathsep)
-    return {'PYTHONPATH': os.pathsep.join(filter(None, path))}
+    found = {'PYTHONPATH': os.pathsep.join(filter(None, path))}
+    if TF2:
+        # What scripts import as `tensorflow.keras` is Keras 3 otherwise.
+        found['TF_USE_LEGACY_KERAS'] = '1'
+    return found
 
 
 @pytest.fixture(scope='session')

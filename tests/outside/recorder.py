@@ -14,7 +14,7 @@ import os
 import numpy as np
 import reference
 import shares
-import tensorflow as tf
+from frameworks import model_class, tf
 
 #: A script is stopped when it has trained so much, as is every rank of it.
 MOST_EPOCHS, MOST_STEPS, MOST_FITS, MOST_BATCHES = 2, 4, 3, 12
@@ -30,7 +30,7 @@ class Recorder:
     """Wraps the models of Keras packages and notes what is trained.
 
     Args:
-        packages: the Keras modules, `keras` and `tf.keras`.
+        packages: the Keras modules.
         place: whose share of the data is trained on, a `shares.Place`.
         gates: whether optimizers are to be gated, as in plain Keras they must be.
     """
@@ -44,7 +44,7 @@ class Recorder:
 
     def __enter__(self):
         for package in self.packages:
-            cls = package.models.Model
+            cls = model_class(package)
             self._wrap(cls, 'compile', functools.partial(self._compile, package))
             self._wrap(cls, 'fit', functools.partial(self._fit, package))
             self._wrap(cls, 'fit_generator', functools.partial(self._fit_generator, package))
@@ -125,7 +125,7 @@ class Recorder:
                 arguments['validation_data'] = shares.take_all(judged, few)
             data = shares.take_all(data, chosen)
             arguments['x'], arguments['y'], arguments['sample_weight'] = data
-            if arguments['class_weight'] is not None and package is tf.keras:
+            if arguments['class_weight'] is not None and package.__name__ != 'keras':
                 self.reasons.add('tf.keras divides by the sum of weights')
             history = original(**arguments)
         self.losses.extend(history.history['loss'])
@@ -220,7 +220,7 @@ def _first(data):
 def _fixed_batch(model):
     """Whether the model is built for one batch size, so that every rank takes the whole batch."""
     inputs = getattr(model, 'inputs', None) or []
-    return any(tensor.shape.ndims and tensor.shape[0].value for tensor in inputs)
+    return any(tensor.shape.ndims and tensor.shape.as_list()[0] for tensor in inputs)
 
 
 def _layers(model):

@@ -21,14 +21,13 @@ import zlib
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.dirname(HERE)]
 
-import frameworks  # noqa: E402, F401  (graphs are built in less time)
-import keras  # noqa: E402
 import numpy as np  # noqa: E402
 import recorder  # noqa: E402
 import shares  # noqa: E402
-import tensorflow as tf  # noqa: E402
+import tensorflow  # noqa: E402
+from frameworks import KERAS_PACKAGES, TF2, keras_module, tf  # noqa: E402
 
-PACKAGES = keras, tf.keras
+PACKAGES = tuple(map(keras_module, KERAS_PACKAGES))
 
 
 def without_chance():
@@ -48,7 +47,9 @@ def without_chance():
     from tensorflow.python.framework import random_seed
     from tensorflow.python.ops import nn
 
-    for module in (keras.backend, tf.keras.backend, tf.nn, nn):
+    # TensorFlow 2 has a module for each of its interfaces, and its Keras takes the last one's.
+    modules = [tf.nn, nn] + ([tensorflow.nn, tensorflow.compat.v2.nn] if TF2 else [])
+    for module in [package.backend for package in PACKAGES] + modules:
         module.dropout = kept
     seed_of = random_seed.get_seed
 
@@ -58,7 +59,9 @@ def without_chance():
         return 1, zlib.crc32((tf.get_default_graph().get_name_scope() or '').encode())
 
     random_seed.get_seed = by_scope
-    keras.utils.data_utils.validate_file = lambda *args, **kwargs: True
+    for package in PACKAGES:
+        of_files = sys.modules[package.utils.get_file.__module__]
+        of_files.validate_file = lambda *args, **kwargs: True
 
 
 def run(script, arguments, place, strategy):

@@ -8,8 +8,12 @@ import sys
 import tarfile
 from typing import NamedTuple
 
+from frameworks import TF2
+
 HERE = os.path.dirname(os.path.abspath(__file__))
-_LISTS = [os.path.join(HERE, name) for name in ('packages.txt', 'archives.txt')]
+#: What is installed, and what is unpacked.
+_PACKAGES = os.path.join(HERE, 'packages_tensorflow_2.txt' if TF2 else 'packages.txt')
+_ARCHIVES = None if TF2 else os.path.join(HERE, 'archives.txt')
 
 
 class Sources(NamedTuple):
@@ -20,7 +24,7 @@ class Sources(NamedTuple):
 
 
 def get():
-    """Downloads what `packages.txt` and `archives.txt` name, once for each version of the lists.
+    """Downloads what the lists of the installed stack name, once for each version of the lists.
 
     They lie in `~/.cache/keras-parallax-tests`, or where `KERAS_PARALLAX_OUTSIDE` says.
     """
@@ -28,7 +32,8 @@ def get():
         '~/.cache/keras-parallax-tests'
     )
     os.makedirs(cache, exist_ok=True)
-    digest = hashlib.sha256(b''.join(open(path, 'rb').read() for path in _LISTS)).hexdigest()[:16]
+    lists = filter(None, [_PACKAGES, _ARCHIVES])
+    digest = hashlib.sha256(b''.join(open(path, 'rb').read() for path in lists)).hexdigest()[:16]
     folder = os.path.join(cache, digest)
     with open(os.path.join(cache, 'lock'), 'w') as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -44,15 +49,16 @@ def get():
 
 
 def _download(folder):
-    packages, archives = _LISTS
     common = ['--quiet', '--no-deps', '--require-hashes', '--no-build-isolation']
     pip = [sys.executable, '-m', 'pip', '--disable-pip-version-check']
     subprocess.check_call(
-        pip + ['install'] + common + ['--target', os.path.join(folder, 'packages'), '-r', packages]
+        pip + ['install'] + common + ['--target', os.path.join(folder, 'packages'), '-r', _PACKAGES]
     )
+    if not _ARCHIVES:
+        return
     downloads = os.path.join(folder, 'downloads')
     subprocess.check_call(
-        pip + ['download'] + common + ['--no-binary', ':all:', '-d', downloads, '-r', archives]
+        pip + ['download'] + common + ['--no-binary', ':all:', '-d', downloads, '-r', _ARCHIVES]
     )
     for name in os.listdir(downloads):
         with tarfile.open(os.path.join(downloads, name)) as archive:

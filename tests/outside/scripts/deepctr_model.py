@@ -1,4 +1,4 @@
-"""Trains a model of DeepCTR 0.7.5 on made clicks: a user's script, in plain tf.keras.
+"""Trains a model of DeepCTR on made clicks: a user's script, in plain tf.keras.
 
 Usage: deepctr_model.py MODEL
 """
@@ -7,7 +7,15 @@ import sys
 
 import deepctr.models
 import numpy as np
-from deepctr.inputs import DenseFeat, SparseFeat, VarLenSparseFeat, get_feature_names
+
+try:
+    from deepctr.feature_column import DenseFeat, SparseFeat, VarLenSparseFeat, get_feature_names
+
+    LENGTH_NAME = 'seq_length'
+except ImportError:  # DeepCTR 0.7.5, whose DIEN has an input of that name itself.
+    from deepctr.inputs import DenseFeat, SparseFeat, VarLenSparseFeat, get_feature_names
+
+    LENGTH_NAME = None
 
 NAME = sys.argv[1]
 SAMPLES, ITEMS, GENRES, LENGTH, WIDTH = 96, 30, 7, 4, 8
@@ -38,7 +46,7 @@ def grouped():
     return columns, {'user': ids(40), 'item': ids(ITEMS), 'city': ids(5)}
 
 
-def histories(sessions=0):
+def histories(sessions=0, length_name=None):
     """Columns with what each user has looked at before, maybe in sessions."""
     columns = [SparseFeat('user', 40, WIDTH), SparseFeat('item', ITEMS, WIDTH)]
     columns += [DenseFeat('score', 1)]
@@ -46,7 +54,7 @@ def histories(sessions=0):
     names = ['sess_%d_item' % number for number in range(sessions)] or ['hist_item']
     for name in names:
         seen = SparseFeat(name, ITEMS, WIDTH, embedding_name='item')
-        columns.append(VarLenSparseFeat(seen, LENGTH))
+        columns.append(VarLenSparseFeat(seen, LENGTH, length_name=length_name))
         data[name] = ids(ITEMS, LENGTH)
     return columns, data
 
@@ -69,17 +77,18 @@ def build():
     if NAME == 'DIN':
         columns, data = histories()
         return deep(columns, ['item'], att_activation='relu'), columns, data
-    if NAME == 'DIEN':
-        columns, data = histories()
+    if NAME in ('DIEN', 'BST'):
+        columns, data = histories(length_name=LENGTH_NAME)
         data['seq_length'] = random.randint(1, LENGTH + 1, SAMPLES)
-        return deep(columns, ['item'], att_activation='relu'), columns, data
+        more = {'att_head_num': 2} if NAME == 'BST' else {'att_activation': 'relu'}
+        return deep(columns, ['item'], **more), columns, data
     if NAME == 'DSIN':
         columns, data = histories(sessions=2)
         data['sess_length'] = random.randint(1, 3, SAMPLES)
         model = deep(columns, ['item'], sess_max_count=2, att_embedding_size=1, att_head_num=WIDTH)
         return model, columns, data
     columns, data = clicks()
-    if NAME in ('AFM', 'CCPM'):
+    if NAME in ('AFM', 'CCPM', 'EDCN'):
         columns = [column for column in columns if not isinstance(column, DenseFeat)]
     if NAME == 'FGCNN':
         shape = dict(conv_kernel_width=(3, 2), conv_filters=(2, 1), new_maps=(2, 2))
