@@ -17,6 +17,20 @@ def allreduce(tensor, name):
     return horovod_ops._allreduce(tensor, name=name)
 
 
+def connects_by_host_name(environ):
+    """Whether a rank tells the others the address of its host's name, and not of an interface.
+
+    Gloo takes the interface that it is told of. Horovod that has sets of processes, as 0.28.1 has,
+    tells it of none for the set of all ranks (`tests/cluster/test_host_names.py`), and 0.19.5 where
+    `HOROVOD_GLOO_IFACE` is missing.
+
+    Args:
+        environ: the process's environment, a mapping.
+    """
+    by_gloo = not hvd.mpi_built() or environ.get('HOROVOD_CONTROLLER') == 'gloo'
+    return by_gloo and (hasattr(hvd, 'ProcessSet') or not environ.get('HOROVOD_GLOO_IFACE'))
+
+
 def rendezvous_store(port):
     """The server of keys and values, listening on a port, that `horovodrun` keeps for its ranks.
 

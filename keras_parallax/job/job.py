@@ -6,7 +6,7 @@ import secrets
 import socket
 
 from keras_parallax.compat import session_config
-from keras_parallax.compat.horovod_api import hvd
+from keras_parallax.compat.horovod_api import connects_by_host_name, hvd
 from keras_parallax.compat.jemalloc import free_pages
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.errors import ScopeError, WorkerFailedError
@@ -56,6 +56,8 @@ class Job:
         self.servers = ShardServers(self)
         rendezvous_server.join(os.environ)
         launchers.check_controller(launchers.started(os.environ), hvd.mpi_built())
+        if connects_by_host_name(os.environ):
+            launchers.check_host_name(socket.gethostname(), os.environ)
         self.watch.meet(os.environ)
         hvd.init()
         self.rank, self.size, self.local_rank = hvd.rank(), hvd.size(), hvd.local_rank()

@@ -1,6 +1,7 @@
 """What a launcher, `horovodrun` or Open MPI's `mpirun`, tells the processes that it starts."""
 
 import ipaddress
+import socket
 from typing import NamedTuple
 
 from keras_parallax.errors import StackError
@@ -59,6 +60,33 @@ def check_controller(process, has_mpi):
             'that each would train alone. Start the job with horovodrun, or build Horovod with MPI '
             '(HOROVOD_WITH_MPI=1).' % (process.rank, process.size)
         )
+
+
+def check_host_name(name, environ, resolve=socket.getaddrinfo):
+    """Refuses a host by whose name no rank can be reached, with a `StackError`.
+
+    To be asked where Horovod takes that name's address, which otherwise crashes without a reason.
+
+    Args:
+        name: the host's.
+        environ: the environment, a mapping. `horovodrun` says there how many ranks a host has.
+        resolve: `socket.getaddrinfo`.
+    """
+    try:
+        address = resolve(name, None, type=socket.SOCK_STREAM)[0][4][0].partition('%')[0]
+    except OSError:
+        address = None
+    is_alone = environ.get('HOROVOD_LOCAL_SIZE') == environ.get('HOROVOD_SIZE')
+    if address and (is_alone or not ipaddress.ip_address(address).is_loopback):
+        return
+    problem = 'no address'
+    if address:
+        problem = 'the address %s, where no other host finds it' % address
+    raise StackError(
+        'Horovod connects ranks by the names of their hosts, and the name of this one, %s, has %s. '
+        'Write a line into its /etc/hosts, before any other with that name: the address by which '
+        'the other hosts reach it, and the name.' % (name, problem)
+    )
 
 
 def own_interface(environ, addresses_of):

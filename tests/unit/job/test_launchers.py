@@ -1,9 +1,17 @@
 """What launchers say in the environment of the processes that they start."""
 
+import socket
+
 import pytest
 
 from keras_parallax.errors import StackError
-from keras_parallax.job.launchers import Started, check_controller, own_interface, started
+from keras_parallax.job.launchers import (
+    Started,
+    check_controller,
+    check_host_name,
+    own_interface,
+    started,
+)
 
 OF_HOROVODRUN = {'HOROVOD_RANK': '1', 'HOROVOD_SIZE': '3'}
 OF_MPIRUN = {'OMPI_COMM_WORLD_RANK': '2', 'OMPI_COMM_WORLD_SIZE': '4'}
@@ -31,6 +39,49 @@ def test_ranks_of_mpirun_that_horovod_would_not_know_of_are_refused():
     check_controller(started(OF_MPIRUN), has_mpi=True)
     check_controller(started(OF_HOROVODRUN), has_mpi=False)
     check_controller(started(dict(OF_MPIRUN, OMPI_COMM_WORLD_SIZE='1')), has_mpi=False)
+
+
+ON_ONE_HOST = {'HOROVOD_SIZE': '2', 'HOROVOD_LOCAL_SIZE': '2'}
+ON_TWO_HOSTS = {'HOROVOD_SIZE': '2', 'HOROVOD_LOCAL_SIZE': '1'}
+
+
+def resolved_to(*addresses):
+    """A `socket.getaddrinfo` that gives addresses, or knows of none."""
+
+    def resolve(name, port, type):
+        if not addresses:
+            raise socket.gaierror(socket.EAI_NONAME, 'Name or service not known')
+        return [(socket.AF_INET, type, 6, '', (address, 0)) for address in addresses]
+
+    return resolve
+
+
+@pytest.mark.parametrize(
+    'environ, addresses',
+    [
+        ({}, ['127.0.1.1']),
+        (ON_ONE_HOST, ['127.0.1.1']),
+        (ON_ONE_HOST, ['::1']),
+        (ON_TWO_HOSTS, ['10.0.0.7', '127.0.1.1']),
+        (ON_TWO_HOSTS, ['fe80::1%eth0']),
+    ],
+)
+def test_a_host_whose_name_leads_the_others_to_it_is_taken(environ, addresses):
+    check_host_name('h0', environ, resolved_to(*addresses))
+
+
+@pytest.mark.parametrize(
+    'environ, addresses, problem',
+    [
+        ({}, [], 'h0, has no address'),
+        (ON_ONE_HOST, [], 'h0, has no address'),
+        (ON_TWO_HOSTS, ['127.0.1.1', '10.0.0.7'], 'h0, has the address 127.0.1.1, where no other'),
+        (ON_TWO_HOSTS, ['::1'], 'h0, has the address ::1, where no other'),
+    ],
+)
+def test_a_host_whose_name_leads_nobody_to_it_is_refused(environ, addresses, problem):
+    with pytest.raises(StackError, match=problem + '.*/etc/hosts'):
+        check_host_name('h0', environ, resolved_to(*addresses))
 
 
 def addresses_of(interface):
