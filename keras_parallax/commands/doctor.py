@@ -212,9 +212,9 @@ def examine(hosts, port, interface, disk, files):
         findings += doctor_checks.check_host(name, of_host, slots)
     if len(facts) < 2:
         return findings
-    findings += doctor_checks.check_same_code(facts) + doctor_checks.check_interface(
-        facts, interface
-    )
+    findings += doctor_checks.check_same_code(facts)
+    findings += doctor_checks.check_interface(facts, interface)
+    findings += doctor_checks.check_host_names(facts)
     common = doctor_checks.interfaces_in_common(facts)
     if interface in common or (interface is None and common):
         used = interface or common[0]

@@ -318,6 +318,26 @@ def check_interface(facts, chosen):
     return [Finding(OK, check, None, 'Workers talk over %s.' % (chosen or common[0]))]
 
 
+def check_host_names(facts):
+    """Whether the name of each host leads the others to it; no finding if Horovod does not ask."""
+    asked = {host: of for host, of in facts.items() if (of['horovod_built'] or {}).get('by_name')}
+    findings, check = [], 'host name'
+    for host, of_host in asked.items():
+        address = of_host['name_address']
+        if address and not ipaddress.ip_address(address.partition('%')[0]).is_loopback:
+            continue
+        message = 'Its name, %s, has %s; Horovod %s connects ranks by it.' % (
+            of_host['host'],
+            'the address %s, where no other host finds it' % address if address else 'no address',
+            of_host['horovod'],
+        )
+        remedy = 'Write into its /etc/hosts: the address by which others reach it, and the name.'
+        findings.append(Finding(FAILURE, check, host, message, remedy))
+    if asked and not findings:
+        findings = [Finding(OK, check, None, 'The name of each host leads the others to it.')]
+    return findings
+
+
 def check_reach(places, reached):
     """Whether hosts can connect to each other's ports.
 

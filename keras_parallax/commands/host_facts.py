@@ -48,6 +48,7 @@ def collect(disk, files):
         'mpirun': _mpirun(),
         'problems': {},
     }
+    _try(facts, 'name_address', _name_address)
     _try(facts, 'interfaces', _interfaces)
     _try(facts, 'distributions', _distributions)
     for name in ('tensorflow', 'keras', 'horovod', 'h5py', 'numpy'):
@@ -122,10 +123,17 @@ def _loads(library):
         return False
 
 
+def _name_address():
+    """The address of this host's name; an error if it has none."""
+    return socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM)[0][4][0]
+
+
 def _horovod_built():
     import horovod.tensorflow as hvd
 
-    return {name: bool(getattr(hvd, name + '_built')()) for name in ('gloo', 'mpi', 'nccl')}
+    built = {name: bool(getattr(hvd, name + '_built')()) for name in ('gloo', 'mpi', 'nccl')}
+    # See `keras_parallax.compat.horovod_api.connects_by_host_name`.
+    return dict(built, by_name=not built['mpi'] and hasattr(hvd, 'ProcessSet'))
 
 
 def _mpirun():

@@ -21,6 +21,7 @@ GOOD = {
     'cards': 0,
     'code': 'cc',
     'problems': {},
+    'name_address': '10.0.0.1',
     'interfaces': {'lo': ['127.0.0.1', '::1'], 'eth0': ['10.0.0.1', 'fe80::1']},
     'distributions': {'keras': '2.2.4', 'click': '8.0.4'},
     'tensorflow': '1.11.0',
@@ -29,7 +30,7 @@ GOOD = {
     'h5py': '2.10.0',
     'numpy': '1.16.6',
     'cuda': {'built': False, 'missing': []},
-    'horovod_built': {'gloo': True, 'mpi': False, 'nccl': False},
+    'horovod_built': {'gloo': True, 'mpi': False, 'nccl': False, 'by_name': False},
     'mpirun': None,
 }
 FULL_CUDA = {'built': True, 'missing': []}
@@ -250,6 +251,25 @@ def test_workers_need_an_interface_of_one_name(second, chosen, verdict, words):
     found = {'first': facts(interfaces=first), 'second': facts(interfaces=second)}
     (finding,) = doctor_checks.check_interface(found, chosen)
     assert finding.verdict == verdict and words in finding.message
+
+
+BY_NAME = dict(GOOD['horovod_built'], by_name=True)
+
+
+def test_names_of_hosts_matter_where_horovod_asks_for_their_addresses():
+    unknown = {'first': facts(name_address=None), 'second': facts(name_address='127.0.1.1')}
+    assert doctor_checks.check_host_names(unknown) == []
+    for of_host in unknown.values():
+        of_host['horovod_built'] = BY_NAME
+    first, second = doctor_checks.check_host_names(unknown)
+    assert (first.verdict, first.host) == (second.verdict, 'first') == (FAILURE, 'first')
+    assert second.host == 'second'
+    assert 'has no address' in first.message and '127.0.1.1' in second.message
+    good = facts(horovod_built=BY_NAME)
+    assert verdicts(doctor_checks.check_host_names({'first': good, 'second': good})) == [OK]
+    assert len(doctor_checks.check_host_names({'first': good, 'second': unknown['second']})) == 1
+    # Where Horovod cannot be loaded, another check says so.
+    assert doctor_checks.check_host_names({'first': facts(horovod_built=None)}) == []
 
 
 def test_hosts_that_do_not_reach_each_other_are_named_both():
