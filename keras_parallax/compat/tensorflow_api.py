@@ -346,6 +346,14 @@ def looked_up(variable, rows):
     return tf.gather(variable.read_value(), rows)
 
 
+def rows_between(variable, first, last):
+    """Rows of a variable of either kind, those that follow each other, and nothing else of it."""
+    if isinstance(variable, ResourceVariable):
+        # A slice of it reads it whole: see `looked_up`.
+        return looked_up(variable, tf.range(first, last))
+    return variable[first:last]
+
+
 def memory_release(variable):
     """An operation that frees the memory of a variable of either kind.
 

@@ -188,7 +188,9 @@ class ShardedRows(Rows):
     def make_reader(self):
         """As `Rows.make_reader`."""
         if self._reader is None:
-            self._reader = self._make(lambda shard, begin, end, _: shard[begin:end])
+            self._reader = self._make(
+                lambda shard, begin, end, _: tensorflow_api.rows_between(shard, begin, end)
+            )
 
     def make_writer(self):
         """As `Rows.make_writer`."""

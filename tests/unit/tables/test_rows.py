@@ -40,6 +40,21 @@ def make_rows(count, values, stored=None):
     return rows_module.ShardedRows('table:0', shards, values.shape, dtype=dtype), session
 
 
+@pytest.mark.parametrize('by_resource', [False, True])
+def test_a_block_is_read_without_the_rest_of_its_shard(by_resource):
+    values = np.arange(20, dtype=np.float32).reshape(10, 2)
+    with tf.Graph().as_default() as graph, tf.Session() as session:
+        shard = tf.Variable(values, use_resource=by_resource)
+        session.run(tf.global_variables_initializer())
+        rows = rows_module.ShardedRows('table:0', [shard], values.shape)
+        before = set(graph.get_operations())
+        rows.make_reader()
+        made = {operation.type for operation in set(graph.get_operations()) - before}
+        # Which copies the whole, once rows of it were written alone.
+        assert 'ReadVariableOp' not in made
+        np.testing.assert_array_equal(rows.read(session, 3, 7), values[3:7])
+
+
 @pytest.mark.parametrize('count', [1, 2, 3, 11])
 def test_rows_come_back_as_they_were_written_whatever_the_blocks(count, tmpdir):
     values = np.random.RandomState(0).uniform(size=(23, 2, 3)).astype(np.float32)
