@@ -63,8 +63,9 @@ def test_each_thing_that_is_wrong_on_a_host_is_named(cluster, tmp_path):
     script = tmp_path / 'train.py'
     script.write_text('train()')
     cover(cluster, WRONG, script, tmp_path, 'old()')
+    # A Keras that no stack takes.
     with open(keras.__file__) as file:
-        older = file.read().replace(keras.__version__, '2.2.2')
+        older = file.read().replace(keras.__version__, '1.2.2')
     (tmp_path / 'keras').mkdir()
     cover(cluster, WRONG, keras.__file__, tmp_path / 'keras', older)
     closed = (
@@ -90,8 +91,8 @@ def test_each_thing_that_is_wrong_on_a_host_is_named(cluster, tmp_path):
         (good, 'disk'),
         (wrong, 'disk'),
     }
-    assert 'Keras 2.2.2' in found[wrong, 'versions']['message']
-    said = 'keras 2.2.2 instead of ' + keras.__version__
+    assert 'Keras 1.2.2' in found[wrong, 'versions']['message']
+    said = 'keras 1.2.2 instead of ' + keras.__version__
     assert said in found[wrong, 'same packages']['message']
     assert str(script) in found[wrong, 'same code']['message']
     assert wrong in found[first, 'ports']['message']

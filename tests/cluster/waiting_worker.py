@@ -11,6 +11,7 @@ import numpy as np
 from any_keras import keras
 
 import keras_parallax as kp
+from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.job import job
 
 
@@ -22,7 +23,8 @@ def main(go):
         model.compile(kp.ParallaxOptimizer('sgd'), 'mse')
     batch = np.arange(6).reshape(2, 3), np.zeros((2, 6))
     model.train_on_batch(*batch)
-    port = job.start().servers.server.target.decode().rpartition(':')[2]
+    # Bytes with TensorFlow 1.11, text with 2.
+    port = tf.compat.as_str(job.start().servers.server.target).rpartition(':')[2]
     print('PORT %d %s;' % (strategy.rank, port), flush=True)
     while not os.path.exists(go):
         time.sleep(0.1)
