@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help env install demo demo-mnist demo-nmt demo-skip-thoughts demo-resnet50 demo-criteo demo-two-tower test test-all test-core test-unit test-parallel test-outside lint format layers docs image bench bench-one bench-smoke bench-soak clean distclean
+.PHONY: help env install demo demo-mnist demo-nmt demo-skip-thoughts demo-resnet50 demo-criteo demo-two-tower test test-all test-equality test-core test-unit test-parallel test-outside lint format layers docs image bench bench-one bench-smoke bench-soak clean distclean
 
 # The environment of the stack that STACK names, or else of the first one whose Python is there. Asked
 # for where it is first needed.
@@ -82,8 +82,14 @@ test-all: ## Run these, all other tests, and code of others on us (tests/README.
 	$(SIDE_BY_SIDE) $(PYTEST_ARGS) tests/outside $(SUITE)
 	$(REPORT)
 
-# Two ranks against plain Keras, and what reads the insides of Keras and TensorFlow.
-CORE := tests/parallel/test_equality.py::test_workers_equal_plain_keras_on_the_joined_batch \
+EQUALITY := tests/parallel/test_equality.py::test_workers_equal_plain_keras_on_the_joined_batch
+
+test-equality: install ## Compare two ranks with plain Keras of another stack (STACK=tf1.15)
+	$(PYTEST) -m 'not exhaustive' $(PYTEST_ARGS) $(EQUALITY)
+	$(REPORT)
+
+# That, and what reads the insides of Keras and TensorFlow.
+CORE := $(EQUALITY) \
 	$(addprefix tests/unit/,callbacks checkpoint compat layers step tables updates)
 
 test-core: install ## Run what tells most of another stack (STACK=tf2.21)

@@ -287,9 +287,14 @@ def test_the_example_of_a_name_runs(printed, name):
 
 
 #: Modules that import what is not installed here.
-GENERATIONS = ('tensorflow_1', 'tensorflow_1_15', 'tensorflow_2')
-OF_OTHER_STACKS = {'keras_parallax.compat.' + name for name in GENERATIONS} - {
-    stack.generation.__name__
+GENERATIONS = ('tensorflow_1', 'tensorflow_1_6', 'tensorflow_1_15', 'tensorflow_2')
+INTERNALS = ('graph_internals_', 'session_hooks_')
+OF_OTHER_STACKS = {
+    'keras_parallax.compat.' + name
+    for name in GENERATIONS + tuple(kind + of for kind in INTERNALS for of in ('1_6', '1_11'))
+} - {
+    stack.generation.__name__,
+    *('keras_parallax.compat.' + kind + stack.generation.INTERNALS for kind in INTERNALS),
 }
 
 
