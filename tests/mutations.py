@@ -186,8 +186,8 @@ MUTATIONS = [
     ),
     Mutation(
         'session/session.py',
-        'options.target.extend(noting.targets)',
-        'options.target.extend([])',
+        'options.target.extend(noting.targets + beside)',
+        'options.target.extend(beside)',
         'tests/unit/checkpoint/test_increments.py::test_whatever_writes_a_row_has_it_saved',
     ),
     Mutation(
