@@ -6,6 +6,7 @@
 import contextlib
 from typing import Any, Dict, List, NamedTuple
 
+from keras_parallax.compat import asking_session
 from keras_parallax.compat.stack import generation
 from keras_parallax.compat.tensorflow_api import tf
 
@@ -74,32 +75,12 @@ def _name_of_output(output):
     return '%s:%d' % (_c_api.TF_OperationName(output.oper), output.index)
 
 
-class HookedSession(tf.Session):
+class HookedSession(asking_session.AskingSession):
     """A `tf.Session` that asks itself before it does what it is asked; its subclass overrides this.
 
     TF 1.11 and Keras 2.2.4 call the methods that begin with an underscore; proven by
     `tests/parallel/test_sessions.py`.
     """
-
-    def running(self, operations):
-        """A context manager, open while `run` runs operations and tensors, a list."""
-        raise NotImplementedError
-
-    def before_run(self):
-        """Called before whatever may be new in the graph is run."""
-        raise NotImplementedError
-
-    def run_call(self, call):
-        """Runs a `Call`, of `run` and of the functions of `make_callable`."""
-        raise NotImplementedError
-
-    def run_part(self, handle, call):
-        """Runs a `Call` of `partial_run`, of which only feeds and fetches are known."""
-        raise NotImplementedError
-
-    def make_function(self, options):
-        """Makes the function of `CallableOptions` that a Keras `Function` calls."""
-        raise NotImplementedError
 
     def extend(self):
         """Makes what is new in the graph known to this session."""
@@ -116,10 +97,6 @@ class HookedSession(tf.Session):
     def run_known(self, operation):
         """Runs an operation that this session knows, whatever another thread does to the graph."""
         self.run_here(Call(None, {}, [], [operation._c_op], None))
-
-    def refuse(self, refuses):
-        """Has the session refuse to run anything, or not, whether it is closed or not."""
-        self._closed = refuses
 
     def _do_run(self, handle, target_list, fetch_list, *arguments):
         with self.running(fetch_list + target_list):

@@ -10,6 +10,7 @@ import contextlib
 import copy
 from typing import Any, Dict, List, NamedTuple
 
+from keras_parallax.compat import asking_session
 from keras_parallax.compat.stack import generation
 from keras_parallax.compat.tensorflow_api import tf
 
@@ -81,7 +82,7 @@ class CallableOptions:
         self.run_options = tf.RunOptions()
 
 
-class HookedSession(tf.Session):
+class HookedSession(asking_session.AskingSession):
     """A `tf.Session` that asks itself before it does what it is asked; its subclass overrides this.
 
     TF 1.6 calls the methods that begin with an underscore; proven by
@@ -91,22 +92,6 @@ class HookedSession(tf.Session):
 
     #: Dict from sets of `Edge`s to the sessions that know them.
     connected: Dict[Any, tf.Session] = {}
-
-    def running(self, operations):
-        """A context manager, open while `run` runs operations and tensors, a list."""
-        raise NotImplementedError
-
-    def before_run(self):
-        """Called before whatever may be new in the graph is run."""
-        raise NotImplementedError
-
-    def run_call(self, call):
-        """Runs a `Call`, of `run`."""
-        raise NotImplementedError
-
-    def run_part(self, handle, call):
-        """Runs a `Call` of `partial_run`, of which only feeds and fetches are known."""
-        raise NotImplementedError
 
     def extend(self):
         """Makes what is new in the graph known to this session, and to those with more edges."""
@@ -138,10 +123,6 @@ class HookedSession(tf.Session):
     def run_known(self, operation):
         """Runs an operation that this session knows, whatever another thread does to the graph."""
         self.run_here(Call(None, {}, [], [operation.name], None))
-
-    def refuse(self, refuses):
-        """Has the session refuse to run anything, or not, whether it is closed or not."""
-        self._closed = refuses
 
     def close(self):
         """Closes the session, and those with more edges."""
