@@ -134,6 +134,12 @@ NOT_ON_TENSORFLOW_2 = {
         'tests/outside/test_scripts.py::test_two_ranks_train_as_the_plain_script_does['
         'deepctr_model_DIEN',
     ),
+    'some weights have a gradient of 0, and rounding is all that moves them, by other bits': (
+        'tests/outside/test_scripts.py::test_two_ranks_train_as_the_plain_script_does['
+        'deepctr_model_DSIN',
+        'tests/outside/test_scripts.py::test_two_ranks_train_as_the_plain_script_does['
+        'deepctr_model_BST',
+    ),
     'their optimizers are for Keras 2.2.4': (
         'tests/outside/test_scripts.py::test_two_ranks_train_as_the_plain_script_does[optimizer_',
     ),

@@ -8,6 +8,7 @@ whole rate, with no mean over workers; so what it learns is not compared. A step
 workers' steps as there are workers, whoever does them. Workers read their batches from a file.
 """
 
+import atexit
 import os
 import shutil
 import subprocess
@@ -54,6 +55,7 @@ def build(work, place, threads):
     place.gather(None)
     if place.rank:
         return lambda inputs, target: None
+    atexit.register(shutil.rmtree, folders[0], ignore_errors=True)
     coordinator = processes.start(
         'coordinator.py', repr(cluster), work.name, repr(work.options), folders[0], str(threads),
         environ=eager, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -64,7 +66,6 @@ def build(work, place, threads):
         coordinator.stdin.flush()
         answer = coordinator.stdout.readline()
         if not answer:
-            shutil.rmtree(folders[0], ignore_errors=True)
             raise SystemExit('The coordinator has ended: exit code %r.' % coordinator.wait())
         return float(answer)
 

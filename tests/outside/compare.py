@@ -41,11 +41,8 @@ def difference(folder, name, ranks, mode='parallax'):
     of_weights = 0
     names = [key for key in plain.files if key.startswith('model')]
     assert names and names == [key for key in job[0].files if key.startswith('model')]
-    # What adds one number to all that a softmax is taken of has a gradient of 0: if it began at 0,
-    # rounding is all that it holds.
-    rounding = np.finfo(np.float32).eps * max(np.abs(plain[key]).max(initial=0) for key in names)
     for key in names:
-        largest = max(np.abs(plain[key]).max(initial=0), rounding)
+        largest = np.abs(plain[key]).max() if plain[key].size else 0
         if largest:
             of_weights = max(of_weights, np.abs(job[0][key] - plain[key]).max() / largest)
     return of_losses, of_weights, json.loads(str(job[0]['reasons']))
