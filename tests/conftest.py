@@ -2,6 +2,7 @@
 
 import functools
 import os
+import re
 import tempfile
 
 import exhaustive
@@ -20,6 +21,9 @@ os.environ['PYTHONPATH'] = os.pathsep.join(filter(None, [_here, os.environ.get('
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 #: Names of parameters for each of whose values a file's tests start a job of their own.
 JOB_PARAMETERS = ('package', 'jobs', 'ranks', 'way')
+#: Tests that kill a process and read how it was killed. Not beside the test in which the kernel
+#: kills one for want of memory, which it counts for the whole machine.
+KILLS = re.compile(r'killed|unit/failures/test_watchdog')
 
 
 def file_of(item):
@@ -30,7 +34,7 @@ def file_of(item):
 def group_of(item):
     """Names what runs one after the other in one process of `pytest -n`: it shares a job."""
     file = file_of(item)
-    if file.startswith('tests/cluster/'):
+    if file.startswith('tests/cluster/') or KILLS.search(item.nodeid):
         return 'cluster'  # Hosts of two tests would have the processor of one machine.
     given = getattr(item, 'callspec', None)
     values = [str(given.params[name]) for name in JOB_PARAMETERS if given and name in given.params]

@@ -254,7 +254,10 @@ class _Process:
                 del self._names[self._hub]
         elif source == self._hub:
             self._settle(*message)
-        elif message != 'beat':
+        elif message == 'beat':
+            # Whom the kernel kills while the rank lives is another, perhaps of another job.
+            self._kills = _out_of_memory_kills()
+        else:
             self._give(message)
 
     def _close(self, source, state='gone'):
