@@ -60,8 +60,9 @@ def strategy_of(cluster):
     resolver = distribute.cluster_resolver.SimpleClusterResolver(
         tensorflow.train.ClusterSpec(cluster), rpc_layer='grpc', task_type='chief', task_id=0
     )
+    # Not the 256 KiB of TensorFlow's tutorial: an LSTM of Keras refuses kernels that are in parts.
     partitioner = distribute.experimental.partitioners.MinSizePartitioner(
-        min_shard_bytes=256 << 10, max_shards=len(cluster['ps'])
+        min_shard_bytes=1 << 20, max_shards=len(cluster['ps'])
     )
     return distribute.ParameterServerStrategy(resolver, variable_partitioner=partitioner)
 
