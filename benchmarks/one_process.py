@@ -7,6 +7,12 @@ by a third, whatever the system: so there are many steps and rounds. Each proces
 step time after warm-up and its peak memory. With `--out`, a folder, what came out is kept there.
 
     python benchmarks/one_process.py
+
+Keras 3 with `keras-rs` beside them, for which it needs an environment of its own:
+
+    python3.12 -m venv .venv-keras3
+    .venv-keras3/bin/pip install -r requirements/keras3.txt
+    python benchmarks/one_process.py --keras3 .venv-keras3/bin/python
 """
 
 import importlib.util
@@ -24,12 +30,15 @@ from report import results, scripts
 
 ROWS, WIDTH, BATCH, LENGTH = 793471, 512, 128, 20
 BASE, PLAIN = scripts.BASE, 'plain keras'
-#: System to (steps of warm-up, steps measured): plain Keras takes seconds a step.
+#: Systems of Keras 3, by its backend.
+KERAS_3 = {'Keras 3, %s' % backend: backend for backend in ('jax', 'tensorflow')}
+#: System to (steps of warm-up, steps measured): some take seconds a step.
 STEPS = {
     BASE: (100, 900),
     'keras-parallax (keras)': (100, 900),
     'keras-parallax (tf.keras)': (100, 900),
     PLAIN: (1, 3),
+    **dict.fromkeys(KERAS_3, (2, 6)),
 }
 
 
@@ -81,10 +90,38 @@ def ours(keras, optimizers):
         return keras_model(keras, optimizer).train_on_batch
 
 
+def keras_3(backend):
+    """A step function of Keras 3 and `keras-rs`, as its documentation has a table and its bags."""
+    os.environ['KERAS_BACKEND'] = backend
+    import keras
+    import keras_rs
+
+    adagrad = keras.optimizers.Adagrad
+    table = keras_rs.layers.TableConfig(
+        'table', ROWS, WIDTH, initializer='uniform', optimizer=adagrad(0.1), combiner='mean'
+    )
+    feature = keras_rs.layers.FeatureConfig('ids', table, (BATCH, LENGTH), (BATCH, WIDTH))
+    ids = keras.Input((LENGTH,), BATCH, dtype='int32')
+    mean = keras_rs.layers.DistributedEmbedding({'ids': feature})({'ids': ids})['ids']
+    model = keras.Model(ids, keras.layers.Dense(1)(mean))
+    model.compile(adagrad(0.1), 'mse')
+    return model.train_on_batch
+
+
+def versions_of(system):
+    """The packages that a system of Keras 3 consists of, with their versions, as text."""
+    from importlib import metadata
+
+    names = 'keras', 'keras-rs', KERAS_3[system]
+    return ', '.join('%s %s' % (name, metadata.version(name)) for name in names)
+
+
 def step_function(system):
     """The step function of a system: `(ids, targets) -> loss`."""
     if system == BASE:
         return raw_tensorflow()
+    if system in KERAS_3:
+        return keras_3(KERAS_3[system])
     from works import stack
 
     if system == 'keras-parallax (tf.keras)' and not stack.HAS_TENSORFLOW_2:
@@ -106,13 +143,16 @@ def measure(system):
         'step_ms': 1000 * statistics.median(times[warmup:]),
         'peak_gib': resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
         'loss': float(np.ravel(loss)[0]),
+        **({'versions': versions_of(system)} if system in KERAS_3 else {}),
     }
 
 
-def run(system):
-    """Measures a system in a process of its own."""
+def run(system, python):
+    """Measures a system in a process of its own, of some Python."""
     environ = dict(os.environ, TF_CPP_MIN_LOG_LEVEL='2')
-    command = [sys.executable, os.path.abspath(__file__), '--system', system]
+    if system in KERAS_3:
+        environ.pop('TF_USE_LEGACY_KERAS', None)
+    command = [python, os.path.abspath(__file__), '--system', system]
     output = subprocess.check_output(command, env=environ, stderr=subprocess.DEVNULL)
     return json.loads(output.decode('utf-8').splitlines()[-1])
 
@@ -123,22 +163,27 @@ def run(system):
 )
 @click.option('--system', type=click.Choice(sorted(STEPS)), help='Measure one, in this process.')
 @click.option('--skip-plain', is_flag=True, help='Leave out plain Keras, which is slow and large.')
+@click.option('--keras3', help='A Python that has requirements/keras3.txt: measures Keras 3 too.')
 @click.option('--out', help='Folder that keeps the results, for the report.')
-def main(rounds, system, skip_plain, out):
+def main(rounds, system, skip_plain, keras3, out):
     """Prints a table of ratios to raw TensorFlow."""
     if system:
         print(json.dumps(measure(system)))
         return
-    systems = [name for name in STEPS if not (skip_plain and name == PLAIN)]
+    systems = [
+        name
+        for name in STEPS
+        if not (skip_plain and name == PLAIN or name in KERAS_3 and not keras3)
+    ]
     # Beside TensorFlow 2, the package `keras` is Keras 3.
     if importlib.util.find_spec('tf_keras'):
         systems.remove('keras-parallax (keras)')
     found = {name: [] for name in systems}
     with click.progressbar(range(rounds), label='rounds', file=sys.stderr) as bar:
         for number in bar:
-            # Plain Keras is a thousand times as slow: once tells.
-            for name in [name for name in systems if name != PLAIN or number == 0]:
-                found[name].append(run(name))
+            # Some are a hundred to a thousand times as slow: once tells.
+            for name in [name for name in systems if min(STEPS[name]) > 9 or number == 0]:
+                found[name].append(run(name, keras3 if name in KERAS_3 else sys.executable))
     print(scripts.one_process_table(found))
     if out:
         results.publish(out, 'one_process', found)

@@ -32,7 +32,8 @@ def one_process_table(results):
     """The Markdown table of a dict from systems to a list of what each round measured."""
     rows = []
     for name, rounds in results.items():
-        row = [name]
+        versions = rounds[0].get('versions')
+        row = ['%s (%s)' % (name, versions) if versions else name]
         for key in ('step_ms', 'peak_gib'):
             row.append('%.2f' % statistics.median(result[key] for result in rounds))
             row.append(spread(ratios(results, name, key)))
