@@ -253,8 +253,7 @@ def locked(optimizer):
     Args:
         optimizer: an `OptimizerV2`.
     """
-    before = vars(optimizer).get('_use_locking', False)
-    adds = any(cls.__name__ == 'SGD' for cls in type(optimizer).__mro__) and not optimizer._momentum
+    before, adds = vars(optimizer).get('_use_locking', False), _adds_to_rows(optimizer)
 
     def apply(grad, var, indices, apply_state=None):
         key = var.device, var.dtype.base_dtype
@@ -270,6 +269,33 @@ def locked(optimizer):
     finally:
         vars(optimizer)['_use_locking'] = before
         vars(optimizer).pop('_resource_apply_sparse_duplicate_indices', None)
+
+
+@contextlib.contextmanager
+def given_each_row_once(optimizer):
+    """While open, an optimizer takes rows as they come, and looks for none that comes twice.
+
+    Keras would sum what comes for a row first, by operations that copy all values. Of rows that
+    come once the sum is the same, to the bit.
+
+    Args:
+        optimizer: an `OptimizerV2`, one of Keras's own or of ours.
+    """
+    name = '_resource_apply_sparse_duplicate_indices'
+    if name in vars(optimizer) or _adds_to_rows(optimizer):
+        yield
+        return
+    vars(optimizer)[name] = optimizer._resource_apply_sparse
+    try:
+        yield
+    finally:
+        vars(optimizer).pop(name, None)
+
+
+def _adds_to_rows(optimizer):
+    """Whether it is SGD without momentum, which adds to rows whatever comes for them."""
+    is_sgd = any(cls.__name__ == 'SGD' for cls in type(optimizer).__mro__)
+    return is_sgd and not optimizer._momentum
 
 
 def _subtracted(variable, rows, rate, values):

@@ -88,6 +88,7 @@ class OptimizerV2Adapter(OptimizerAdapter):
             stack.enter_context(row_updates.by_formula(self._optimizer, lazy, alone))
             if not alone:
                 stack.enter_context(row_updates.locked(self._optimizer))
+            stack.enter_context(row_updates.given_each_row_once(self._optimizer))
             stack.enter_context(tensorflow_optimizers.waiting_for_rows(self._optimizer))
             return super().updates(loss, pairs, get_updates)
 

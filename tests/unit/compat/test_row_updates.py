@@ -85,3 +85,30 @@ def test_ours_subtract_from_rows_where_several_workers_write(name):
     expected, _ = trained(name, own_update)
     for ours, plain in zip(found, expected):
         np.testing.assert_allclose(ours, plain, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize('name', sorted(OPTIMIZERS))
+def test_rows_that_come_once_are_not_summed_again_and_move_by_the_same_bits(name):
+    counted = []
+
+    @contextlib.contextmanager
+    def as_they_come(optimizer, variable):
+        with row_updates.given_each_row_once(optimizer):
+            yield
+        counted.append([one.type for one in tf.get_default_graph().get_operations()])
+
+    found, start = trained(name, as_they_come)
+    expected, _ = trained(name, own_update)
+    assert not {'Unique', 'UnsortedSegmentSum'} & set(counted[0])
+    assert not np.array_equal(found[0], start)
+    for value, plain in zip(found, expected):
+        np.testing.assert_array_equal(value, plain)
+
+
+@pytest.mark.parametrize('name', sorted(OPTIMIZERS))
+def test_an_optimizer_sums_rows_again_once_it_is_no_more_given_each_once(name):
+    optimizer = OPTIMIZERS[name](keras_module('tf.keras').optimizers)
+    before = dict(vars(optimizer))
+    with row_updates.given_each_row_once(optimizer):
+        pass
+    assert vars(optimizer) == before
