@@ -91,12 +91,13 @@ class _TakingRows:
 
     Args:
         settings: as of `_TakingTensors`; `'lr'` may be a schedule, or its config.
-        kwargs: `name`, and bounds of gradients, as in Keras's optimizers.
+        kwargs: `name`, bounds of gradients, and `learning_rate`, which stands for `'lr'`: as in
+            Keras's optimizers.
     """
 
     def __init__(self, settings, **kwargs):
         settings = dict(settings)
-        rate = settings.pop('lr')
+        rate = kwargs.pop('learning_rate', settings.pop('lr'))
         kwargs.setdefault('name', type(self).__name__)
         super().__init__(decay=settings.pop('decay'), **kwargs)
         if isinstance(rate, dict):

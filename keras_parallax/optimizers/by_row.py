@@ -59,7 +59,8 @@ class RowwiseAdagrad(_ByRow):
     kp.optimizers.RowwiseAdagrad}`; `kp.load_model` knows it.
 
     Args:
-        lr: the learning rate; with TensorFlow 2 it may be a schedule of Keras.
+        lr: the learning rate; with TensorFlow 2 it may be a schedule of Keras, and
+            `learning_rate` is its name too.
         decay: the rate is `lr / (1 + decay * step)`, as in Keras.
         epsilon: what is added to the divisor; `None` for Keras's `K.epsilon()`, 1e-7.
         keras: `'keras'` or `'tf.keras'`, the package of the model. Defaults to `'keras'` if the

@@ -152,6 +152,14 @@ def test_slots_of_a_table_are_a_number_a_row_and_the_plan_says_so(package):
     assert update.words == 'touched rows only, which is exact for RowwiseAdagrad'
 
 
+@pytest.mark.skipif(not TF2, reason="Keras 2.2.4's optimizers know `lr` alone")
+@pytest.mark.parametrize('name', sorted(OPTIMIZERS))
+def test_the_rate_may_be_given_by_either_of_its_names(name):
+    made = getattr(kp.optimizers, name)
+    configs = [made(**{key: 0.25}).get_config() for key in ('lr', 'learning_rate')]
+    assert configs[0] == configs[1] and configs[0]['lr'] == 0.25
+
+
 @pytest.mark.skipif(not TF2, reason='Keras 2.2.4 has no schedules')
 @every_optimizer
 def test_the_rate_may_be_a_schedule_and_is_one_again_from_a_config(name):
