@@ -6,6 +6,7 @@ With one TensorFlow alone a script imports both as ever; with TensorFlow 2 these
     tf.compat.v1.disable_v2_behavior()
 """
 
+import inspect
 import warnings
 
 import tensorflow as tf
@@ -31,6 +32,7 @@ __all__ = ['adagrad', 'keras', 'tf']
 
 def adagrad(rate):
     """Adagrad whose sums of squares begin at 0; that of newer Keras would begin with 0.1."""
-    if tf.__version__.startswith('1.11'):
-        return keras.optimizers.Adagrad(rate)
-    return keras.optimizers.Adagrad(rate, initial_accumulator_value=0.0)
+    made = keras.optimizers.Adagrad
+    if 'initial_accumulator_value' in inspect.signature(made).parameters:
+        return made(rate, initial_accumulator_value=0.0)
+    return made(rate)
