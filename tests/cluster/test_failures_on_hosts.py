@@ -10,6 +10,7 @@ import time
 import launch
 import pytest
 from cluster.emulated_cluster import EmulatedCluster
+from frameworks import TF2
 
 from keras_parallax.failures import watchdog
 
@@ -136,11 +137,16 @@ def test_a_rank_that_never_starts_is_named(cluster, started):
     try:
         outcome = job.wait(LIMIT_SECONDS)
         assert outcome.code not in (0, None), outcome.output
-        said = r'Rank %d on host h%d has waited in vain for rank %d to start' % (
-            started, started, 1 - started
-        )  # fmt: skip
-        assert len(re.findall(said, outcome.output)) == 1, outcome.output
-        assert len(sentences(outcome.output)) == 1, outcome.output
+        if TF2:
+            # Horovod 0.28.1's launcher ends the other rank before that has waited long.
+            said = 'Terminating remaining workers after failure of Process %d.' % (1 - started)
+        else:
+            said = 'Rank %d on host h%d has waited in vain for rank %d to start' % (
+                started, started, 1 - started
+            )  # fmt: skip
+            assert len(sentences(outcome.output)) == 1, outcome.output
+        assert outcome.output.count(said) == 1, outcome.output
+        assert len(sentences(outcome.output)) <= 1, outcome.output
         wait_until(lambda: not left_over(cluster), lambda: left_over(cluster))
     finally:
         cluster.end_processes()
