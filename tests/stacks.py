@@ -2,8 +2,8 @@
 
 from frameworks import TF1_6, TF1_15, TF2
 
-#: Files and folders below the project's. Of `cluster/` and `parallel/` the others were not run
-#: there to their ends; `parallel/test_mpi.py` needs a Horovod that has MPI.
+#: Files and folders below the project's: all but `parallel/test_mpi.py`, which needs a Horovod that
+#: has MPI.
 ON_TENSORFLOW_2 = (
     'benchmarks/tests/',
     'tests/cluster/test_bytes.py',
