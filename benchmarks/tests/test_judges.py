@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 from works import judges, models
+from works.stack import tf
 
 
 def weights_of(work):
-    import tensorflow as tf
-
     with tf.Graph().as_default(), tf.Session().as_default() as session:
         model, _ = work.build(models.Table, models.SampledSoftmax, 0)
         session.run(tf.global_variables_initializer())
