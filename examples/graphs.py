@@ -27,7 +27,7 @@ else:
     except ImportError:
         import keras
 
-__all__ = ['adagrad', 'keras', 'tf']
+__all__ = ['SeededUniform', 'adagrad', 'keras', 'tf']
 
 
 def adagrad(rate):
@@ -36,3 +36,25 @@ def adagrad(rate):
     if 'initial_accumulator_value' in inspect.signature(made).parameters:
         return made(rate, initial_accumulator_value=0.0)
     return made(rate)
+
+
+class SeededUniform(keras.initializers.Initializer):
+    """Begins with numbers that are the same with every TensorFlow, for one seed of the graph.
+
+    Keras's own initializers draw by another generator from one version to the next.
+
+    Args:
+        seed: Another one for each variable.
+        limit: Numbers are between it and its negative. Default: as `glorot_uniform` has it, which
+            depends on the shape of a matrix.
+    """
+
+    def __init__(self, seed, limit=None):
+        self.seed, self.limit = seed, limit
+
+    def __call__(self, shape, dtype=None, **_):
+        limit = self.limit or (6 / sum(map(int, shape))) ** 0.5
+        return tf.random_uniform(shape, -limit, limit, dtype or 'float32', self.seed)
+
+    def get_config(self):
+        return {'seed': self.seed, 'limit': self.limit}

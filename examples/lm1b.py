@@ -20,7 +20,7 @@ import click
 import corpus
 import numpy as np
 import tabulate
-from graphs import adagrad, keras, tf
+from graphs import SeededUniform, adagrad, keras, tf
 from sampled_softmax import HeldOutLoss, SampledSoftmaxLoss, describe_epoch, loss_of
 
 import keras_parallax as kp  # kp: the plugin
@@ -72,7 +72,13 @@ class ProjectedLSTMCell(keras.layers.Layer):
 
 
 def build_model(
-    vocabulary_size=20000, steps=20, dim=64, num_sampled=256, projection=None, batch_size=None
+    vocabulary_size=20000,
+    steps=20,
+    dim=64,
+    num_sampled=256,
+    projection=None,
+    batch_size=None,
+    noise_seed=None,
 ):
     """Builds the model to train, whose output is the sampled loss of each word.
 
@@ -85,19 +91,35 @@ def build_model(
             Default: it is not.
         batch_size: Windows per batch, where each goes on with the state in which the LSTM has
             left the one before. Default: each begins anew.
+        noise_seed: As for :class:`sampled_softmax.SampledSoftmaxLoss`.
     """
     words, next_words = (
         keras.layers.Input(batch_shape=(batch_size, steps), dtype='int32', name=name)
         for name in ('words', 'next_words')
     )
-    embedding = keras.layers.Embedding(vocabulary_size, projection or dim, name='embedding')
+    embedding = keras.layers.Embedding(
+        vocabulary_size,
+        projection or dim,
+        embeddings_initializer=SeededUniform(1, 0.05),
+        name='embedding',
+    )
     options = dict(return_sequences=True, stateful=batch_size is not None, name='lstm')
     if projection:
         lstm = keras.layers.RNN(ProjectedLSTMCell(dim, projection), **options)
     else:
-        # One large matrix product per step suits a CPU better than four small ones.
-        lstm = keras.layers.LSTM(dim, implementation=2, **options)
-    softmax = SampledSoftmaxLoss(vocabulary_size, num_sampled, name='softmax')
+        lstm = keras.layers.LSTM(
+            dim,
+            # What each gate is would depend on Keras's version.
+            recurrent_activation='sigmoid',
+            kernel_initializer=SeededUniform(2),
+            recurrent_initializer=SeededUniform(3),
+            # One large matrix product per step suits a CPU better than four small ones.
+            implementation=2,
+            **options,
+        )
+    softmax = SampledSoftmaxLoss(
+        vocabulary_size, num_sampled, SeededUniform(4), noise_seed, name='softmax'
+    )
     return keras.models.Model([words, next_words], softmax([lstm(embedding(words)), next_words]))
 
 
@@ -298,7 +320,8 @@ def main(
         # kp: + rank, for noise words of its own. A run that goes on must draw other ones, too.
         tf.set_random_seed(None if checkpoint else seed + rank)
         batch = batch_size if stateful else None
-        model = build_model(words_known, steps, dim, sampled, projection, batch)
+        noise_seed = None if checkpoint else 5
+        model = build_model(words_known, steps, dim, sampled, projection, batch, noise_seed)
         exact_model = build_exact_model(model)
         smaller = getattr(kp.Compression, compression)
         optimizer = kp.ParallaxOptimizer(  # kp: the optimizer itself would do without compression.

@@ -17,18 +17,29 @@ class SampledSoftmaxLoss(keras.layers.Layer):
     Args:
         vocabulary_size: Number of words; frequent words must have small ids.
         num_sampled: Noise words per batch.
+        kernel_initializer: What the table begins with.
+        noise_seed: Together with the graph's seed makes noise words repeatable.
         **kwargs: As for any Keras layer.
     """
 
-    def __init__(self, vocabulary_size, num_sampled, **kwargs):
+    def __init__(
+        self,
+        vocabulary_size,
+        num_sampled,
+        kernel_initializer='glorot_uniform',
+        noise_seed=None,
+        **kwargs
+    ):
         super().__init__(**kwargs)
         self.vocabulary_size = vocabulary_size
         self.num_sampled = num_sampled
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.noise_seed = noise_seed
 
     def build(self, input_shape):
         dim = input_shape[0][-1]
         self.kernel = self.add_weight(
-            name='kernel', shape=(self.vocabulary_size, dim), initializer='glorot_uniform'
+            name='kernel', shape=(self.vocabulary_size, dim), initializer=self.kernel_initializer
         )
         self.bias = self.add_weight(name='bias', shape=(self.vocabulary_size,), initializer='zeros')
         super().build(input_shape)
@@ -49,6 +60,7 @@ class SampledSoftmaxLoss(keras.layers.Layer):
                 inputs=flat_hidden,
                 num_sampled=self.num_sampled,
                 num_classes=self.vocabulary_size,
+                seed=self.noise_seed,
             )
         return tf.reshape(losses, tf.shape(labels))
 
@@ -57,7 +69,12 @@ class SampledSoftmaxLoss(keras.layers.Layer):
 
     def get_config(self):
         config = super().get_config()
-        config.update(vocabulary_size=self.vocabulary_size, num_sampled=self.num_sampled)
+        config.update(
+            vocabulary_size=self.vocabulary_size,
+            num_sampled=self.num_sampled,
+            kernel_initializer=keras.initializers.serialize(self.kernel_initializer),
+            noise_seed=self.noise_seed,
+        )
         return config
 
 
