@@ -8,6 +8,10 @@ same, slot for slot; rates and the number of steps are among the hyperparameters
 
 import re
 
+from keras_parallax.errors import CheckpointError
+
+#: What layers of one weight compute otherwise from Keras 2.4 on, unless the script says what.
+_GATES = 'recurrent_activation'
 #: Numbers that an optimizer has in both, by their names in both.
 _NAMES = {'lr': 'learning_rate', 'learning_rate': 'lr'}
 
@@ -63,3 +67,45 @@ def named(values, known):
     """
     found = {name if name in known else _NAMES.get(name): values[name] for name in values}
     return {name: found[name] for name in found if name in known}
+
+
+def gates(config):
+    """What the gates of recurrent layers are.
+
+    Args:
+        config: the configuration of a model, from JSON.
+
+    Returns:
+        A list of pairs, the name of a layer and of its `recurrent_activation`, in their order.
+
+    Example:
+        ```python
+        >>> gates({'layers': [{'config': {'name': 'lstm', 'recurrent_activation': 'sigmoid'}}]})
+        [('lstm', 'sigmoid')]
+        ```
+    """
+    if isinstance(config, dict):
+        own = [(config.get('name'), config[_GATES])] if _GATES in config else []
+        return own + gates(list(config.values()))
+    return [pair for part in config for pair in gates(part)] if isinstance(config, list) else []
+
+
+def check_gates(path, saved, own):
+    """Checks that a model goes on with the gates that it had.
+
+    Args:
+        path: the checkpoint's.
+        saved: the configuration of the model in it, from JSON.
+        own: that of the model that is to go on.
+
+    Raises:
+        CheckpointError: they differ, as defaults do between generations of Keras.
+    """
+    for (name, was), (layer, is_now) in zip(gates(saved), gates(own)):
+        if was != is_now:
+            raise CheckpointError(
+                '%s was saved with %s=%r in the layer %s, but the model has %r in %s: Keras of '
+                'TensorFlow 2 has another default than Keras 2.2.4. Build the model with %s=%r, or '
+                'load the weights alone with model.load_weights.'
+                % (path, _GATES, was, name, is_now, layer, _GATES, was)
+            )

@@ -14,6 +14,7 @@ from keras_parallax.checkpoint import (
 )
 from keras_parallax.checkpoint.fit_record import SavedFit
 from keras_parallax.checkpoint.manifest import is_sharded, read_manifest, saved_under
+from keras_parallax.checkpoint.other_keras import check_gates, gates
 from keras_parallax.checkpoint.path_patterns import can_name, changing_part
 from keras_parallax.checkpoint.save import ORDER, OURS, read_state, scalars
 from keras_parallax.checkpoint.saved_rows import ChangedShard, PartDataset, PartFiles, SavedRows
@@ -241,6 +242,9 @@ def _read(model, step, path, block_bytes, show_progress):
     with opened(path, checked=False) as (file, sources, of_ranks):
         state = dict(_UNKNOWN, **read_state(file))
         _check_optimizer(model, file, path)
+        saved_model = keras_file_read.read_configs(file)[1]
+        if gates(saved_model):
+            check_gates(path, saved_model, json.loads(model.to_json()))
         share = (step.rank, step.size) if sources else (0, 1)
         mover = keras_file_read.Mover(model, block_bytes, show_progress, sources, share)
         keras_file_read.read_weights(model, keras_file_read.weights_group(file), False, mover)

@@ -7,7 +7,7 @@ import pytest
 from frameworks import keras_module
 
 import keras_parallax as kp
-from keras_parallax.checkpoint import other_keras
+from keras_parallax.checkpoint import other_keras, save
 
 
 def arrays(file, group):
@@ -52,6 +52,33 @@ def test_a_checkpoint_of_the_other_generation_and_another_model_is_refused():
         model.compile('adam', 'mse')
     with pytest.raises(kp.CheckpointError):
         strategy.resume(model, files.path(files.OTHER, 'adam'))
+
+
+def with_gates(name):
+    """A strategy and a model whose `LSTM`, in a wrapper, has such gates."""
+    keras = keras_module('tf.keras')
+    keras.backend.clear_session()
+    with kp.ParallaxStrategy() as strategy:
+        lstm = keras.layers.LSTM(3, recurrent_activation=name)
+        wrapped = keras.layers.Bidirectional(lstm, input_shape=(5, 2))
+        model = keras.models.Sequential([wrapped, keras.layers.Dense(1)])
+        model.compile('sgd', 'mse')
+    return strategy, model
+
+
+def test_a_model_does_not_go_on_with_gates_that_it_did_not_have(tmp_path):
+    _, model = with_gates('hard_sigmoid')
+    model.train_on_batch(np.ones((4, 5, 2)), np.ones((4, 1)))
+    path = str(tmp_path / 'model.h5')
+    save.save(model, path, 1)
+    strategy, model = with_gates('hard_sigmoid')
+    assert strategy.resume(model, path) == 1
+    strategy, model = with_gates('sigmoid')
+    weights = model.get_weights()
+    with pytest.raises(kp.CheckpointError, match="recurrent_activation='hard_sigmoid'"):
+        strategy.resume(model, path)
+    for one, other in zip(model.get_weights(), weights):
+        np.testing.assert_array_equal(one, other)
 
 
 SLOT, OTHER = (5, 3), (3,)
