@@ -28,7 +28,7 @@ class SampledSoftmaxLoss(keras.layers.Layer):
         num_sampled,
         kernel_initializer='glorot_uniform',
         noise_seed=None,
-        **kwargs
+        **kwargs,
     ):
         super().__init__(**kwargs)
         self.vocabulary_size = vocabulary_size
