@@ -32,7 +32,8 @@ __all__ = ['SeededUniform', 'adagrad', 'keras', 'tf']
 
 def adagrad(rate):
     """Adagrad whose sums of squares begin at 0; that of newer Keras would begin with 0.1."""
-    made = keras.optimizers.Adagrad
+    # Of Keras's newer optimizers plain Keras takes none into a graph.
+    made = getattr(keras.optimizers, 'legacy', keras.optimizers).Adagrad
     if 'initial_accumulator_value' in inspect.signature(made).parameters:
         return made(rate, initial_accumulator_value=0.0)
     return made(rate)
