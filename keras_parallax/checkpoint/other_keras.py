@@ -10,7 +10,7 @@ import re
 
 from keras_parallax.errors import CheckpointError
 
-#: What layers of one weight compute otherwise from Keras 2.4 on, unless the script says what.
+#: With the same weights, layers compute otherwise in TensorFlow 2's Keras, unless this is given.
 _GATES = 'recurrent_activation'
 #: Numbers that an optimizer has in both, by their names in both.
 _NAMES = {'lr': 'learning_rate', 'learning_rate': 'lr'}
@@ -93,6 +93,9 @@ def gates(config):
 def check_gates(path, saved, own):
     """Checks that a model goes on with the gates that it had.
 
+    Layers that are no longer as many, as where `LSTM` takes the place of `CuDNNLSTM`, are not
+    compared.
+
     Args:
         path: the checkpoint's.
         saved: the configuration of the model in it, from JSON.
@@ -101,7 +104,10 @@ def check_gates(path, saved, own):
     Raises:
         CheckpointError: they differ, as defaults do between generations of Keras.
     """
-    for (name, was), (layer, is_now) in zip(gates(saved), gates(own)):
+    before, now = gates(saved), gates(own)
+    if len(before) != len(now):
+        return
+    for (name, was), (layer, is_now) in zip(before, now):
         if was != is_now:
             raise CheckpointError(
                 '%s was saved with %s=%r in the layer %s, but the model has %r in %s: Keras of '

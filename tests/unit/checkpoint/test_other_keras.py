@@ -81,6 +81,14 @@ def test_a_model_does_not_go_on_with_gates_that_it_did_not_have(tmp_path):
         np.testing.assert_array_equal(one, other)
 
 
+def test_gates_of_layers_that_are_no_longer_as_many_are_not_compared():
+    one = {'name': 'lstm', 'recurrent_activation': 'hard_sigmoid'}
+    other = dict(one, recurrent_activation='sigmoid')
+    other_keras.check_gates('model.h5', {'layers': [one]}, {'layers': [other, other]})
+    with pytest.raises(kp.CheckpointError):
+        other_keras.check_gates('model.h5', {'layers': [one]}, {'layers': [other]})
+
+
 SLOT, OTHER = (5, 3), (3,)
 
 
