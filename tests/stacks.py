@@ -174,6 +174,7 @@ ON_TENSORFLOW_1_15 = (
     'tests/unit/compat/test_keras_optimizers.py',
     'tests/unit/compat/test_loss_scaling.py',
     'tests/unit/compat/test_row_updates.py',
+    'tests/unit/compat/test_segment_sums.py',
     'tests/unit/compat/test_session_hooks.py',
     'tests/unit/compat/test_tensorflow_',
     'tests/unit/compat/test_versions.py',

@@ -58,6 +58,8 @@ GRADIENTS = (_gradients_util,), '_GradientsHelper'
 
 DATASET = tf.data.Dataset
 
+sorts_sums = tensorflow_1.sorts_sums
+
 REFUSES_KERAS = True
 
 USUAL_KERAS = 'tf.keras'

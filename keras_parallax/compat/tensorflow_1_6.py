@@ -92,6 +92,8 @@ REFUSED_PACKAGES = {'tf.keras': 'tensorflow.python.keras'}
 
 REFUSED_MODELS = (tensorflow.keras.models.Model,)
 
+sorts_sums = tensorflow_1.sorts_sums
+
 group_by_window = tensorflow_1.group_by_window
 
 keras_module = tensorflow_1.keras_module

@@ -43,6 +43,11 @@ GRADIENTS = (_gradients_util,), '_GradientsHelper'
 DATASET = tensorflow.data.Dataset
 
 
+def sorts_sums(width):
+    """Whether sums of rows are made faster by sorting them; see `segment_sums`. No card does so."""
+    return width >= 128 and not tensorflow.config.list_physical_devices('GPU')
+
+
 def group_by_window(dataset, group_of, elements_of, size):
     """What `elements_of` makes of each `size` elements of a group, in a data set."""
     return dataset.group_by_window(group_of, elements_of, size)

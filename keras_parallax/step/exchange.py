@@ -4,6 +4,7 @@ from typing import Any, List, NamedTuple, Optional, Sequence
 
 from keras_parallax.compat import graph_queries, horovod_api
 from keras_parallax.compat.horovod_api import horovod_ops
+from keras_parallax.compat.segment_sums import segment_sum
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.job import devices
 from keras_parallax.job.collectives import unmerged
@@ -47,7 +48,7 @@ def sum_by_row(pairs):
     wide = max((rows.dtype for rows, _ in pairs), key=lambda dtype: dtype.size)
     unique, inverse = tf.unique(tf.concat([tf.cast(rows, wide) for rows, _ in pairs], 0))
     values = tf.concat([values for _, values in pairs], 0)
-    return RowGradients(unique, tf.unsorted_segment_sum(values, inverse, tf.size(unique)))
+    return RowGradients(unique, segment_sum(values, inverse, tf.size(unique)))
 
 
 def merged(by_pull):

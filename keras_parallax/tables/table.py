@@ -3,6 +3,7 @@
 import numpy as np
 
 from keras_parallax.compat import keras_api, tensorflow_api
+from keras_parallax.compat.segment_sums import segment_sum
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.planning.classify import SPARSE
 from keras_parallax.tables.exchanged import Exchanged, OwnedShard
@@ -74,7 +75,7 @@ class Table(Exchanged):
             if output in gradients
         ]
         inverses, values = [tf.concat(column, 0) for column in zip(*used)]
-        return tf.unsorted_segment_sum(values, inverses, tf.size(pull.split.ids))
+        return segment_sum(values, inverses, tf.size(pull.split.ids))
 
     def of_tables(self, part_gradient):
         """As `Exchanged.of_tables`."""
