@@ -30,6 +30,8 @@ from report import results, scripts
 
 ROWS, WIDTH, BATCH, LENGTH = 793471, 512, 128, 20
 BASE, PLAIN = scripts.BASE, 'plain keras'
+#: Beside TensorFlow 2, whose Keras 2 moves touched rows only; the package `keras` is Keras 3 there.
+HAS_TF_KERAS = importlib.util.find_spec('tf_keras') is not None
 #: Systems of Keras 3, by its backend.
 KERAS_3 = {'Keras 3, %s' % backend: backend for backend in ('jax', 'tensorflow')}
 #: System to (steps of warm-up, steps measured): some take seconds a step.
@@ -37,7 +39,7 @@ STEPS = {
     BASE: (100, 900),
     'keras-parallax (keras)': (100, 900),
     'keras-parallax (tf.keras)': (100, 900),
-    PLAIN: (1, 3),
+    PLAIN: (100, 900) if HAS_TF_KERAS else (1, 3),
     **dict.fromkeys(KERAS_3, (2, 6)),
 }
 
@@ -159,10 +161,10 @@ def run(system, python):
 
 @click.command()
 @click.option(
-    '--rounds', default=9, show_default=True, help='How often each but plain Keras has its turn.'
+    '--rounds', default=9, show_default=True, help='How often each that is fast has its turn.'
 )
 @click.option('--system', type=click.Choice(sorted(STEPS)), help='Measure one, in this process.')
-@click.option('--skip-plain', is_flag=True, help='Leave out plain Keras, which is slow and large.')
+@click.option('--skip-plain', is_flag=True, help='Leave out plain Keras, which is slow, or large.')
 @click.option('--keras3', help='A Python that has requirements/keras3.txt: measures Keras 3 too.')
 @click.option('--out', help='Folder that keeps the results, for the report.')
 def main(rounds, system, skip_plain, keras3, out):
@@ -175,8 +177,7 @@ def main(rounds, system, skip_plain, keras3, out):
         for name in STEPS
         if not (skip_plain and name == PLAIN or name in KERAS_3 and not keras3)
     ]
-    # Beside TensorFlow 2, the package `keras` is Keras 3.
-    if importlib.util.find_spec('tf_keras'):
+    if HAS_TF_KERAS:
         systems.remove('keras-parallax (keras)')
     found = {name: [] for name in systems}
     with click.progressbar(range(rounds), label='rounds', file=sys.stderr) as bar:

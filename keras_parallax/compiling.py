@@ -94,7 +94,7 @@ def _compile(original, model, given, arguments, named, graph_scope):
         )
     graph_scope.compiled[model] = graph_scope.open_strategy
     original(model, of_model(model, given), *arguments, **named)
-    if job.current().size > 1 and keras_api.SUMS_ACTIVITY_PENALTIES:
+    if job.current().size > 1 and keras_api.package_of(model).sums_activity_penalties:
         _warn_of_sums(model)
     if model.built:
         graph_scope.unbuilt.pop(model, None)

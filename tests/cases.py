@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, NamedTuple
 
 import numpy as np
 import own_optimizers
-from frameworks import SUMS_ACTIVITY_PENALTIES, TF1_15, TF2, keras_module, tf  # noqa: F401 - for others
+from frameworks import TF1_15, TF2, keras_module, sums_activity_penalties, tf  # noqa: F401 - for others
 
 ROWS, WIDTH, LENGTH = 23, 4, 5
 
@@ -124,7 +124,7 @@ def half_computed(keras):
 def activity_regularized(keras):
     """Penalties on outputs, which are sums over a batch: each worker's is of its own only."""
     # Keras 2.2.4 sums them over the batch; Keras 2.15 divides by its size.
-    workers = int(os.environ.get('HOROVOD_SIZE', 1)) if SUMS_ACTIVITY_PENALTIES else 1
+    workers = int(os.environ.get('HOROVOD_SIZE', 1)) if sums_activity_penalties(keras) else 1
 
     def penalty(rate):
         return keras.regularizers.l2(workers * rate)
@@ -509,7 +509,7 @@ def custom_optimizer(keras):
     class RunningSign(keras.optimizers.Optimizer):
         def __init__(self, lr=0.01, **kwargs):
             super().__init__(**kwargs)
-            self.lr = backend.variable(lr, name='lr')
+            self.rate = backend.variable(lr, name='lr')  # Keras 2.3 has `lr` itself.
 
         def get_updates(self, loss, params):
             grads = self.get_gradients(loss, params)
@@ -519,12 +519,12 @@ def custom_optimizer(keras):
                 self.weights.append(mean)
                 new_mean = 0.9 * mean + grad
                 self.updates.append(backend.update(mean, new_mean))
-                step = self.lr * new_mean / (backend.abs(new_mean) + 0.1)
+                step = self.rate * new_mean / (backend.abs(new_mean) + 0.1)
                 self.updates.append(backend.update(param, param - step))
             return self.updates
 
         def get_config(self):
-            return {'lr': float(backend.get_value(self.lr))}
+            return {'lr': float(backend.get_value(self.rate))}
 
     return RunningSign()
 

@@ -376,7 +376,7 @@ COVERED = {
         ('test_(?!a_script|the_job).*', 'alias-.*', 'nothing in it depends on the package'),
     ],
     'tests/parallel/test_criteo.py': [
-        ('.*', 'deepfm', 'the same model with tables that grow'),
+        ('.*', 'deepfm.*', 'test_dynamic.py trains tables that grow; here is another model'),
     ],
     'tests/parallel/test_dynamic.py': [
         ('.*', '.*-halved-auto-search', 'test_equality.py does; here tables are moved otherwise'),
@@ -385,8 +385,14 @@ COVERED = {
         ('.*', 'async', 'test_async.py trains without waiting'),
         ('test_a_projected.*', None, 'test_resuming.py goes on from checkpoints'),
     ],
+    'tests/parallel/test_dynamic_async.py': [
+        ('.*', None, 'test_async.py applies gradients as they come, test_dynamic.py gives rows'),
+    ],
     'tests/parallel/test_former_files.py': [
-        ('.*', 'tf.keras|tf.train', 'tests/unit/checkpoint/ loads all kinds in one process'),
+        ('.*', None, 'tests/unit/checkpoint/ loads all kinds; test_saving.py loads on ranks'),
+    ],
+    'tests/parallel/test_names.py': [
+        ('.*', None, 'test_saving.py goes on with other numbers of ranks, by names'),
     ],
     'tests/parallel/test_resuming.py': [
         (
@@ -417,6 +423,9 @@ COVERED = {
     ],
     'tests/parallel/test_skip_thoughts.py': [
         ('.*', None, 'test_nmt.py trains an encoder, a decoder and a sampled softmax'),
+    ],
+    'tests/parallel/test_threads.py': [
+        ('.*', None, 'test_sessions.py asks for threads, and is given them'),
     ],
     'tests/parallel/test_training.py': [
         (

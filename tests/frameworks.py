@@ -24,14 +24,16 @@ if not TF2:
     KERAS_PACKAGES = ('keras',) if TF1_6 else ('keras', 'tf.keras')
     #: The name of an optimizer's rate, by which messages call it.
     RATE = 'lr'
-    #: Whether the penalty of an `activity_regularizer` is a sum over the batch, not a mean.
-    SUMS_ACTIVITY_PENALTIES = True
 else:
     tf = tensorflow.compat.v1
     tf.disable_v2_behavior()
     KERAS_PACKAGES = ('tf.keras',)
     RATE = 'learning_rate'
-    SUMS_ACTIVITY_PENALTIES = False
+
+
+def sums_activity_penalties(keras):
+    """Whether the penalty of an `activity_regularizer` is a sum over the batch, not a mean."""
+    return not TF2 or TF1_15 and keras.__name__ == 'keras'
 
 
 @functools.lru_cache(maxsize=None)

@@ -27,11 +27,11 @@ _PRINTERS = {
 }
 
 
-#: Where Keras has them; Keras 2.15 has those for graphs beside the others.
+#: Where Keras has them; Keras 2.15 has those for graphs beside the others, Keras 2.3 a folder.
 _MODULES = [
-    inside + module
+    inside + '.callbacks' + module
     for inside in generation.KERAS_PACKAGES.values()
-    for module in ('.callbacks', '.callbacks_v1')
+    for module in ('', '_v1', '.callbacks', '.tensorboard_v1')
 ]
 
 

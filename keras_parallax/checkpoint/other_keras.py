@@ -2,8 +2,8 @@
 
 Keras 2.2.4 lists weights that its formula has no use for (the last step of SGD without momentum,
 one number for each variable of Adam without `amsgrad`), and for some optimizers not the number of
-steps. Those of Keras 2.4 and later, which take rows, list what they use. What both list means the
-same, slot for slot; rates and the number of steps are among the hyperparameters of a checkpoint.
+steps. Those of TensorFlow 1.15 and of Keras 2.4 and later, which take rows, list what they use.
+What both list means the same, slot for slot; rates and the number of steps are among the hyperparameters of a checkpoint.
 """
 
 import re
@@ -14,11 +14,14 @@ from keras_parallax.errors import CheckpointError
 _GATES = 'recurrent_activation'
 #: Numbers that an optimizer has in both, by their names in both.
 _NAMES = {'lr': 'learning_rate', 'learning_rate': 'lr'}
+#: What TensorFlow 1.15 calls its own Keras, whose optimizers are those of Keras 2.4.
+_OF_1_15 = '2.2.4-tf'
 
 
 def takes_rows(version):
     """Whether optimizers of a version of Keras, `''` if it is not known, take rows."""
-    return [int(number) for number in re.findall(r'\d+', version)[:2]] >= [2, 4]
+    numbers = [int(number) for number in re.findall(r'\d+', version)[:2]]
+    return version == _OF_1_15 or numbers >= [2, 4]
 
 
 def places(expected, given):

@@ -25,12 +25,15 @@ class KerasPackage(NamedTuple):
         layer: the base class of its layers.
         clip_together: whether `clipnorm` is a bound on the norm of all gradients together
             (`keras` 2.2.4) or on each gradient's own (`tf.keras` of TF 1.11).
+        sums_activity_penalties: whether the penalty of an `activity_regularizer` is a sum over the
+            batch, rather than a mean.
     """
 
     name: str
     module: ModuleType
     layer: type
     clip_together: bool
+    sums_activity_penalties: bool
 
     @property
     def backend(self):
@@ -119,22 +122,19 @@ def keras_package(name):
                 % module.backend.backend()
             )
     layer = generation.keras_classes(name)['Layer']
-    return KerasPackage(name, module, layer, clip_together=name == 'keras')
+    is_other = name == 'keras'
+    sums = is_other or generation.SUMS_ACTIVITY_PENALTIES
+    return KerasPackage(name, module, layer, is_other, sums)
 
 
 def loaded_keras_packages():
     """The `KerasPackage`s that there are: the one that always is, and `keras` if it was imported.
 
     Raises:
-        StackError: it has imported a `keras` that is not served beside this TensorFlow.
+        StackError: as of `keras_package`.
     """
     imported = sys.modules.get('keras')
     is_other = imported is not None and not _is_tensorflows(imported)
-    if is_other and generation.REFUSES_KERAS:
-        raise StackError(
-            'Beside TensorFlow %s models of tf.keras are trained, but keras %s was imported; '
-            'write `from tensorflow import keras`.' % (tf.__version__, imported.__version__)
-        )
     names = [generation.USUAL_KERAS]
     if is_other and 'keras' in generation.KERAS_PACKAGES:
         names.append('keras')
@@ -254,9 +254,6 @@ def number_in(variable):
     start = _tensor_util.constant_value(variable.initial_value)
     return value_without_devices(variable.initial_value) if start is None else start
 
-
-#: Whether the penalty of an `activity_regularizer` is a sum over the batch, rather than a mean.
-SUMS_ACTIVITY_PENALTIES = generation.SUMS_ACTIVITY_PENALTIES
 
 #: The base classes of models that are not served.
 REFUSED_MODELS = generation.REFUSED_MODELS

@@ -23,6 +23,14 @@ MODULES = generation.OPTIMIZER_MODULES
 _BOUNDS = ('_clipnorm', '_clipvalue', '_global_clipnorm', 'clipnorm', 'clipvalue')
 
 
+def is_of_keras_2_3(optimizer):
+    """Whether an optimizer that takes tensors has a `learning_rate`, and reads `lr` off it.
+
+    Those of Keras 2.2.4 have `lr` itself, and not all list the number of steps.
+    """
+    return isinstance(getattr(type(optimizer), 'lr', None), property)
+
+
 def is_known(cls, optimizer, ours):
     """Whether an `OptimizerV2` treats each row of each variable by the formula of Keras, or ours.
 

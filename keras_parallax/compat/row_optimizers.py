@@ -7,19 +7,20 @@ Such a class says what it keeps for rows (`slots`, `slot_shape`), and by how muc
 import functools
 
 from keras_parallax.compat import tensorflow_api
-from keras_parallax.compat.keras_optimizers import OPTIMIZER_V2
+from keras_parallax.compat.keras_optimizers import OPTIMIZER_V2, is_of_keras_2_3
 from keras_parallax.compat.tensorflow_api import tf
 
 
 @functools.lru_cache(maxsize=None)
 def base_of(package):
     """The class that optimizers of ours derive from, of a `KerasPackage`."""
-    ours = _TakingRows if OPTIMIZER_V2 else _TakingTensors
+    takes_rows = OPTIMIZER_V2 and issubclass(package.optimizer, OPTIMIZER_V2)
+    ours = _TakingRows if takes_rows else _TakingTensors
     return type(ours.__name__, (ours, package.optimizer), {'__module__': __name__})
 
 
 class _TakingTensors:
-    """An optimizer of Keras 2.2.4, which makes all updates at once.
+    """An optimizer of Keras 2.2.4 or 2.3, which makes all updates at once.
 
     Args:
         settings: dict from names to numbers, `'lr'` and `'decay'` among them, which become
@@ -33,7 +34,9 @@ class _TakingTensors:
         with backend.name_scope(type(self).__name__):
             self.iterations = backend.variable(0, dtype='int64', name='iterations')
             for name, value in settings.items():
-                setattr(self, name, backend.variable(value, name=name))
+                is_read = name == 'lr' and is_of_keras_2_3(self)
+                attribute = 'learning_rate' if is_read else name
+                setattr(self, attribute, backend.variable(value, name=attribute))
         self.initial_decay, self._names = settings['decay'], list(settings)
 
     def settings(self, dtype):

@@ -12,7 +12,7 @@ from tensorflow.python.training import training_ops
 
 __all__ = ['c_api', 'tf', 'training_ops']
 
-#: Whether Keras sums the penalty of an `activity_regularizer` over a batch, and does not divide.
+#: Whether `tf.keras` sums the penalty of an `activity_regularizer` over a batch, as `keras` does.
 SUMS_ACTIVITY_PENALTIES = True
 
 #: The attribute of a compiled model that has an argument of `compile`.
@@ -50,9 +50,6 @@ GRADIENTS = (tf, _gradients_impl, _gradients), 'gradients'
 
 #: The base class of data sets.
 DATASET = tf.data.Dataset
-
-#: Whether a `keras` that is a package of its own, and imported, is an error.
-REFUSES_KERAS = False
 
 #: The Keras package that every process has: it is made of TensorFlow's.
 USUAL_KERAS = 'tf.keras'

@@ -1,6 +1,7 @@
 """What is special about TensorFlow 1.15, whose Keras has the optimizers of TensorFlow 2.
 
-`stack` chooses it. `keras` is not served there, `tf.keras` is.
+`stack` chooses it. The package `keras` 2.3 beside it has those of Keras 2.2.4, and the session of
+`tf.keras`.
 """
 
 import importlib
@@ -40,7 +41,7 @@ FOR_GRAPHS = tensorflow_1.FOR_GRAPHS
 # Keras's optimizers take no others.
 BY_RESOURCE = True
 
-OPTIMIZER_MODULES = ('tensorflow.python.keras.optimizers',)
+OPTIMIZER_MODULES = tensorflow_1.OPTIMIZER_MODULES
 
 OPTIMIZER_V2 = optimizer_v2.OptimizerV2
 
@@ -60,11 +61,9 @@ DATASET = tf.data.Dataset
 
 sorts_sums = tensorflow_1.sorts_sums
 
-REFUSES_KERAS = True
-
 USUAL_KERAS = 'tf.keras'
 
-KERAS_PACKAGES = {'tf.keras': 'tensorflow.python.keras'}
+KERAS_PACKAGES = tensorflow_1.KERAS_PACKAGES
 
 REFUSED_PACKAGES = {}
 
@@ -76,15 +75,13 @@ def group_by_window(dataset, group_of, elements_of, size):
     return dataset.apply(tf.data.experimental.group_by_window(group_of, elements_of, size))
 
 
-def keras_module(name):
-    """The package, as scripts have it."""
-    del name
-    return tensorflow.keras
+keras_module = tensorflow_1.keras_module
 
 
 def keras_classes(name):
-    """Dict from names, as `PATCHES` has them, to classes."""
-    del name
+    """Dict from names, as `PATCHES` has them, to classes of the package called `name`."""
+    if name == 'keras':
+        return tensorflow_1.keras_classes(name)
     return {
         'Layer': base_layer.Layer,
         'Network': training.Model,
@@ -101,9 +98,8 @@ keras_version = tensorflow_1.keras_version
 
 
 def keras_backend(name):
-    """Its `backend`, with what scripts are not shown."""
-    del name
-    return _backend
+    """Its `backend`; of `tf.keras` with what scripts are not shown."""
+    return keras_module(name).backend if name == 'keras' else _backend
 
 
 def track_slots(name, optimizer):
@@ -154,15 +150,13 @@ def for_graphs(name, optimizer):
 
 
 def keras_saving(name):
-    """The module that reads and writes HDF5 files."""
-    del name
-    return hdf5_format
+    """The module that reads and writes the package's HDF5 files."""
+    return tensorflow_1.keras_saving(name) if name == 'keras' else hdf5_format
 
 
 def keras_writer(name):
     """The function that writes a model to an open HDF5 file."""
-    del name
-    return hdf5_format.save_model_to_hdf5
+    return tensorflow_1.keras_writer(name) if name == 'keras' else hdf5_format.save_model_to_hdf5
 
 
 arguments_of_save = tensorflow_1.arguments_of_save

@@ -82,8 +82,6 @@ GRADIENTS = (tf, tensorflow, _gradients_impl, _gradients), 'gradients'
 
 DATASET = tensorflow_1.DATASET
 
-REFUSES_KERAS = False
-
 USUAL_KERAS = 'keras'
 
 KERAS_PACKAGES = {'keras': 'keras'}

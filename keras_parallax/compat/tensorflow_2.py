@@ -88,8 +88,6 @@ def _keras_inside():
     return 'keras'
 
 
-REFUSES_KERAS = False
-
 USUAL_KERAS = 'tf.keras'
 
 #: One package, whatever a script calls it.

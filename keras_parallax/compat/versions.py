@@ -50,7 +50,7 @@ STACKS = (
         ((3, 7), (3, 7)),
         {
             'TensorFlow': (('1.15.',), "pip install 'keras-parallax[tf1-15]'"),
-            'Keras': (('2.',), "pip install 'keras-parallax[tf1-15]'"),
+            'Keras': (('2.3.',), 'pip install keras==2.3.1'),
             'Horovod': _HOROVOD_2,
         },
     ),

@@ -8,7 +8,7 @@ of Adagrad and RMSprop leave epsilon out, or have it under the root, and are not
 
 from typing import Callable, NamedTuple, Optional
 
-from keras_parallax.compat import keras_api, tensorflow_api
+from keras_parallax.compat import keras_api, keras_optimizers, tensorflow_api
 from keras_parallax.compat.tensorflow_api import ResourceVariable, tf
 from keras_parallax.updates.row_rules import learning_rate, step_number
 
@@ -20,7 +20,7 @@ class FusedKernel(NamedTuple):
         name: its name.
         slots: how many slots of the variable's shape it updates.
         arguments: function from an optimizer to what it takes beside variables and gradient.
-        counted: whether the optimizer has `iterations` among its weights.
+        counted: whether the optimizer of Keras 2.2.4 has `iterations` among its weights.
         fits: function from an optimizer to whether the kernel has its formula.
         factor: function from an optimizer to what its gradients are multiplied by, or `None`.
     """
@@ -50,7 +50,8 @@ def updates(kernel, optimizer, pairs, keeps):
     # Keras's Adam without amsgrad keeps one number in place of its third slot.
     zeros = keras_api.package_of(optimizer).backend.zeros
     unused = [[zeros((1,)) for _ in pairs] for _ in range(keeps - kernel.slots)]
-    counters = [optimizer.iterations] if kernel.counted else []
+    is_counted = kernel.counted or keras_optimizers.is_of_keras_2_3(optimizer)
+    counters = [optimizer.iterations] * is_counted
     optimizer.weights = counters + [weight for of_all in slots + unused for weight in of_all]
     arguments = kernel.arguments(optimizer)
     factor = kernel.factor and kernel.factor(optimizer)

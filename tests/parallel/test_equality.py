@@ -8,7 +8,7 @@ import launch
 import numpy as np
 import pytest
 import reference
-from frameworks import KERAS_PACKAGES, TF2
+from frameworks import KERAS_PACKAGES, TF1_15, TF2
 from refused import reason
 
 PACKAGES = KERAS_PACKAGES
@@ -58,6 +58,12 @@ ENGINE_RUNS = [
 #: Optimizers of users: one after the other, one for each job, too.
 OWN_RUNS = [
     ENGINE_JOBS[number % len(ENGINE_JOBS)] + (name,) for number, name in enumerate(cases.OWN_CASES)
+]
+#: With TensorFlow 1.15 the package `keras` 2.3, whose optimizers are those of Keras 2.2.4.
+KERAS_2_3_RUNS = [
+    (2, 'keras', name)
+    for name in [*cases.CASES, 'ps_masked_adam', 'moved_regularized_adam', 'accumulated_adam']
+    if TF1_15
 ]
 #: Cases that are compared with `--every` alone, by what compares the same without it.
 COVERED = {
@@ -136,7 +142,7 @@ class Job:
             for params in self._selected
             if (params['ranks'], params['package']) == (ranks, package)
             and 'name' in params
-            and reason(params['name']) is None
+            and reason(params['name'], package) is None
         ]
 
     def __call__(self, ranks, package):
@@ -188,7 +194,7 @@ def runs(triples, in_turn):
         [
             pytest.param(
                 *run,
-                marks=[pytest.mark.skip(reason=reason(run[2]))] * bool(reason(run[2]))
+                marks=[pytest.mark.skip(reason=reason(*run[:0:-1]))] * bool(reason(*run[:0:-1]))
                 + [pytest.mark.covered] * (run not in in_turn),
             )
             for run in triples
@@ -202,7 +208,7 @@ def not_covered(triples):
     return [run for run in triples if run[2] not in covered]
 
 
-@runs(MODEL_RUNS, MODEL_RUNS_IN_TURN)
+@runs(MODEL_RUNS + KERAS_2_3_RUNS, MODEL_RUNS_IN_TURN + KERAS_2_3_RUNS)
 def test_workers_equal_plain_keras_on_the_joined_batch(job, ranks, package, name):
     compare(job, ranks, package, name)
 
@@ -268,7 +274,7 @@ def test_each_family_of_cases_about_the_engine_is_compared_in_every_job():
     are_paired([run for run in family if run[1] in several], ENGINE_JOBS, several)
 
 
-@pytest.mark.parametrize('ranks, package', JOBS)
+@pytest.mark.parametrize('ranks, package', JOBS + [run[:2] for run in KERAS_2_3_RUNS[:1]])
 def test_every_job_ends_well(job, ranks, package):
     if not job.names(ranks, package):
         pytest.skip('no case of this job is asked for')

@@ -133,5 +133,5 @@ def test_numbers_are_known_by_the_names_of_either_generation():
 
 
 def test_generations_are_told_by_the_version():
-    versions = ['', '2.1.6-tf', '2.2.4', '2.3.1', '2.4.0', '2.15.0', '2.21.0']
-    assert list(map(other_keras.takes_rows, versions)) == [False] * 4 + [True] * 3
+    versions = ['', '2.1.6-tf', '2.2.4', '2.3.1', '2.2.4-tf', '2.4.0', '2.15.0', '2.21.0']
+    assert list(map(other_keras.takes_rows, versions)) == [False] * 4 + [True] * 4

@@ -1,9 +1,11 @@
 """What TensorFlow 1.15 alone has, or has not."""
 
+import contextlib
 import sys
 import types
 
 import cases
+import numpy as np
 import pytest
 from frameworks import TF1_15, tf
 
@@ -13,12 +15,43 @@ from keras_parallax.compat import keras_api
 pytestmark = pytest.mark.skipif(not TF1_15, reason='it is of TensorFlow 1.15 alone')
 
 
-def test_a_keras_beside_that_of_tensorflow_is_refused_with_the_import_to_write(monkeypatch):
+def test_another_keras_than_2_3_beside_that_of_tensorflow_is_refused(monkeypatch):
     other = types.ModuleType('keras')
-    other.__version__ = '2.3.1'
+    other.__version__ = '2.2.4'
     monkeypatch.setitem(sys.modules, 'keras', other)
-    with pytest.raises(kp.StackError, match='keras 2.3.1 was .* `from tensorflow import keras`'):
+    with pytest.raises(kp.StackError, match='Keras 2.3.x, but 2.2.4 .* pip install keras==2.3.1'):
         keras_api.loaded_keras_packages()
+
+
+@pytest.mark.parametrize('name', ('RowwiseAdagrad', 'LazyAdam'))
+def test_optimizers_of_ours_are_of_the_class_of_their_package(name):
+    cls = getattr(kp.optimizers, name)
+    v2 = cases.keras_module('tf.keras').optimizers.Optimizer
+    own = cases.keras_module('keras').optimizers.Optimizer
+    assert isinstance(cls(0.1, keras='tf.keras'), v2)
+    of_keras = cls(0.1, keras='keras')
+    assert isinstance(of_keras, own) and not isinstance(of_keras, v2)
+    assert of_keras.get_config()['lr'] == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize('name', ('Adadelta', 'Adagrad', 'Adam', 'RMSprop', 'Nadam'))
+def test_what_optimizers_of_keras_2_3_list_is_as_in_plain_keras(name):
+    keras = cases.keras_module('keras')
+
+    def weights_of(context, wrapped):
+        keras.backend.clear_session()
+        with context:
+            model = cases.embed_and_sum()(keras)
+            model.compile(wrapped(getattr(keras.optimizers, name)(0.1)), 'mse')
+        model.set_weights(cases.start_weights(model))
+        cases.train(model, cases.batches(cases.CASES['adam'], 1, 0, 3))
+        return model.optimizer.get_weights()
+
+    found = weights_of(kp.ParallaxStrategy(), kp.ParallaxOptimizer)
+    expected = weights_of(contextlib.nullcontext(), lambda optimizer: optimizer)
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
 
 
 def test_an_optimizer_that_scales_the_loss_is_refused():
