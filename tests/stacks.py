@@ -212,11 +212,6 @@ NOT_ON_TENSORFLOW_1_15 = {
     'they clip when they compute gradients, not when they apply them': (
         'tests/unit/compat/test_keras_optimizers.py::test_an_optimizer_clips_nothing',
     ),
-    'no checkpoint of another stack is loaded': (
-        'tests/unit/checkpoint/test_other_keras.py::test_a_checkpoint_of_the_other',
-        'tests/unit/checkpoint/test_resume.py::test_one_process_has_every_bit',
-        'tests/unit/checkpoint/test_resume.py::test_the_callback_removes',
-    ),
     'Keras shows the loss of the batches after the break, where a metric goes on': (
         'tests/unit/callbacks/test_fit_progress.py::test_the_progress_bar_goes_on',
     ),

@@ -3,7 +3,8 @@
 Keras 2.2.4 lists weights that its formula has no use for (the last step of SGD without momentum,
 one number for each variable of Adam without `amsgrad`), and for some optimizers not the number of
 steps. Those of TensorFlow 1.15 and of Keras 2.4 and later, which take rows, list what they use.
-What both list means the same, slot for slot; rates and the number of steps are among the hyperparameters of a checkpoint.
+What both list means the same, slot for slot; rates and the number of steps are among the
+hyperparameters of a checkpoint.
 """
 
 import re
