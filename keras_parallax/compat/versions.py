@@ -50,7 +50,8 @@ STACKS = (
         ((3, 7), (3, 7)),
         {
             'TensorFlow': (('1.15.',), "pip install 'keras-parallax[tf1-15]'"),
-            'Keras': (('2.3.',), 'pip install keras==2.3.1'),
+            # The second is what its own Keras calls itself.
+            'Keras': (('2.3.', '2.2.4-tf'), 'pip install keras==2.3.1'),
             'Horovod': _HOROVOD_2,
         },
     ),
