@@ -109,6 +109,7 @@ def _move_lookups(model, graph_scope):
     if loss is not None:
         weights = keras_api.trained_weights(model)
         loss_analysis.move_lookups(loss, weights, graph_scope.records)
+        loss_analysis.settle_functions(loss, weights, graph_scope.records)
 
 
 def _warn_of_sums(model):

@@ -11,6 +11,7 @@ from typing import Any, Callable, Dict, NamedTuple
 
 import numpy as np
 import own_optimizers
+import tensorflow
 from frameworks import TF1_15, TF2, keras_module, sums_activity_penalties, tf  # noqa: F401 - for others
 
 ROWS, WIDTH, LENGTH = 23, 4, 5
@@ -320,6 +321,33 @@ def pass_through(targets, output):
     """A loss that is the model's own output."""
     del targets
     return output
+
+
+def in_function(keras):
+    """A table below a layer that calls a `tf.function`, which reads another weight."""
+
+    class Scaled(keras.layers.Layer):
+        def build(self, input_shape):
+            self.scale = self.add_weight(
+                name='scale', shape=(LENGTH * WIDTH,), initializer='ones', dtype='float32'
+            )
+            self.built = True
+
+        def call(self, inputs):
+            @tensorflow.function
+            def scaled(values):
+                return tf.tanh(values * self.scale)
+
+            return scaled(inputs)
+
+    return keras.models.Sequential(
+        [
+            keras.layers.Embedding(ROWS, WIDTH, input_length=LENGTH, name='table'),
+            keras.layers.Flatten(),
+            Scaled(name='scaled'),
+            keras.layers.Dense(1, name='out'),
+        ]
+    )
 
 
 def two_outputs(keras):
@@ -681,6 +709,8 @@ if TF2:
             keras.optimizers.schedules.ExponentialDecay(0.1, 2, 0.5)
         )
     )
+if TF2 and not TF1_15:
+    CASES['in_function'] = Case(in_function, batch=ids_and_targets)
 if TF2 and not TF1_15:
     CASES['half_computed'] = Case(
         half_computed, lambda keras: keras.optimizers.SGD(lr=0.1), ids_and_targets, tolerance=2e-3

@@ -1,12 +1,16 @@
 """From a loss to a plan: describes how it reads each variable, in the plan's plain terms."""
 
 from keras_parallax.compat import control_flow, graph_queries, keras_api
+from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.planning import classify as rules
 from keras_parallax.planning.architectures import ALLREDUCE, PS
 from keras_parallax.planning.plan import make_plan
 from keras_parallax.tables.id_index import index_of
 from keras_parallax.tables.loop_lookups import move_out
 from keras_parallax.tables.sharded_variable import ShardedVariable
+
+#: The operations that call a function.
+_CALLS = ('PartitionedCall', 'StatefulPartitionedCall')
 
 
 def name_of(variable):
@@ -49,6 +53,19 @@ def move_lookups(loss, variables, records):
     for variable in entered:
         if variable.dtype.is_floating and variable.shape.as_list():
             move_out(variable, members)
+
+
+def settle_functions(loss, variables, records):
+    """Has functions of TensorFlow 2 that a loss calls give what their gradients need.
+
+    TensorFlow adds outputs to the call of a `tf.function` when it is first asked for a gradient
+    through it, and a session that knows the call already does not see them. So a gradient is asked
+    for before one does, and not used (TF 2.21; the case `in_function` of
+    `tests/parallel/test_equality.py`).
+    """
+    members = members_of(loss, records)
+    if any(operation.type in _CALLS for operation in members):
+        tf.gradients(loss, [variable for variable in variables if variable.dtype.is_floating])
 
 
 def described(uses):

@@ -219,7 +219,7 @@ def test_every_architecture_and_partitioning_equals_plain_keras(job, ranks, pack
     for beginning, kind in (('auto_400', 'dense'), ('auto_5', 'sparse')):
         if name.startswith(beginning):
             assert found['kinds'][0] == kind
-    if not TF2 and name.endswith(('in_loop', 'in_branch')):
+    if name.endswith(('in_loop', 'in_branch')):
         assert found['kinds'][0] == 'sparse'
 
 
