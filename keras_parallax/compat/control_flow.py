@@ -1,9 +1,9 @@
 """Loops and branches of graphs: what is looked up in them, and with which ids.
 
 They are operations of the same graph, in a context of their own: `Enter` and `Switch` lead a tensor
-in, `Merge` and `NextIteration` make it go round. With TensorFlow 2's `enable_control_flow_v2`, which
-`disable_v2_behavior` undoes, they are one operation each, whose insides are another graph; nothing is
-found there.
+in, `Merge` and `NextIteration` make it go round. With TensorFlow 2's `enable_control_flow_v2`,
+which `disable_v2_behavior` undoes, they are one operation each, whose insides are another graph;
+nothing is found there.
 """
 
 import contextlib
