@@ -323,6 +323,17 @@ def pass_through(targets, output):
     return output
 
 
+def wide_rows(keras):
+    """A table whose gradients are sorted before they are summed (`compat/segment_sums.py`)."""
+    return keras.models.Sequential(
+        [
+            keras.layers.Embedding(ROWS, 128, input_length=LENGTH, name='table'),
+            keras.layers.Flatten(),
+            keras.layers.Dense(1, name='out'),
+        ]
+    )
+
+
 def in_function(keras):
     """A table below a layer that calls a `tf.function`, which reads another weight."""
 
@@ -711,6 +722,7 @@ if TF2:
     )
 if TF2 and not TF1_15:
     CASES['in_function'] = Case(in_function, batch=ids_and_targets)
+    CASES['wide_rows'] = Case(wide_rows, batch=ids_and_targets)
 if TF2 and not TF1_15:
     CASES['half_computed'] = Case(
         half_computed, lambda keras: keras.optimizers.SGD(lr=0.1), ids_and_targets, tolerance=2e-3
