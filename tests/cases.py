@@ -723,7 +723,6 @@ if TF2:
 if TF2 and not TF1_15:
     CASES['in_function'] = Case(in_function, batch=ids_and_targets)
     CASES['wide_rows'] = Case(wide_rows, batch=ids_and_targets)
-if TF2 and not TF1_15:
     CASES['half_computed'] = Case(
         half_computed, lambda keras: keras.optimizers.SGD(lr=0.1), ids_and_targets, tolerance=2e-3
     )

@@ -12,7 +12,7 @@ from keras_parallax.step.agreement import check_agreement, model_report
 from keras_parallax.step.dynamic_tables import index_frozen, index_rows, require_shards
 from keras_parallax.step.meter import StepMeter
 from keras_parallax.step.operations import StepOperations
-from keras_parallax.tables import initial_values, sharding
+from keras_parallax.tables import initial_values, loss_analysis, sharding
 from keras_parallax.updates.table_updates import require_row_rules
 
 
@@ -316,6 +316,8 @@ def _go_on(step, before):
 def _build(spec):
     request = spec.asked
     scope, rank, gather = spec.scope, spec.job.rank, spec.job.gather
+    if scope is None:  # Otherwise `compile` has done it.
+        loss_analysis.settle_functions(spec.loss, spec.variables, spec.records)
     others = scope.runs.train_steps if scope else []
     held = {variable for step in others if step.has_moved for variable in step.spec.variables}
     plan = sharding.as_they_lie(spec.plan_for(request), spec.variables, held)

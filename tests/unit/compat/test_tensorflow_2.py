@@ -1,15 +1,19 @@
 """What scripts for TensorFlow 2 are told: of optimizers, of eager execution, of Keras 3."""
 
+import contextlib
 import os
 import subprocess
 import sys
 
+import cases
 import h5py
 import numpy as np
 import pytest
+import reference
 from frameworks import TF1_15, TF2, keras_module
 
 import keras_parallax as kp
+from keras_parallax.compat.horovod_api import hvd
 
 pytestmark = pytest.mark.skipif(not TF2 or TF1_15, reason='it is of TensorFlow 2 alone')
 
@@ -168,3 +172,20 @@ def test_keras_3_alone_is_told_with_the_package_that_has_keras_2(tmp_path):
     assert told.startswith('StackError keras-parallax needs Keras 2')
     assert 'there is Keras 3.5.0' in told
     assert 'pip install tf-keras==2.' in told and 'set TF_USE_LEGACY_KERAS=1' in told
+
+
+@pytest.mark.parametrize('has_strategy', (True, False))
+def test_a_layer_that_calls_a_function_is_trained_as_in_plain_keras(keras, has_strategy):
+    case = cases.find('in_function')
+    start, losses, _ = reference.run(case, keras, 1)
+    keras.backend.clear_session()
+    hvd.init()
+    with kp.ParallaxStrategy() if has_strategy else contextlib.nullcontext():
+        model = case.model(keras)
+        model.compile(kp.ParallaxOptimizer(case.optimizer(keras)), case.loss)
+    if not has_strategy:
+        # What sets weights has a session see the graph, after which plain Keras does not train.
+        model._make_train_function()
+    model.set_weights(start)
+    found = cases.train(model, cases.joined_batches(case, 1))
+    np.testing.assert_allclose(found, losses, rtol=1e-5)
