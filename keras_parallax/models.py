@@ -6,7 +6,13 @@ import warnings
 
 from keras_parallax import compiling, layers, optimizers, training_loop
 from keras_parallax.checkpoint import keras_file_read, keras_file_write, once, resume
-from keras_parallax.compat import keras_api, late_import, patches, tensorflow_api
+from keras_parallax.compat import (
+    function_calls,
+    keras_api,
+    late_import,
+    patches,
+    tensorflow_api,
+)
 from keras_parallax.compat.graph_queries import ancestors
 from keras_parallax.compat.horovod_api import hvd
 from keras_parallax.compat.stack import generation
@@ -269,6 +275,7 @@ def _install():
     patches.replace_method(
         'tf.train.Optimizer.apply_gradients', tf.train.Optimizer, compiling.apply_gradients_of
     )
+    function_calls.install(lambda graph: scope_of(graph) is not None)
     for cls in keras_api.REFUSED_MODELS:
         patches.replace_method('Model.compile', cls, compiling.refused_compile_of)
     for package in keras_api.loaded_keras_packages():

@@ -323,6 +323,40 @@ def pass_through(targets, output):
     return output
 
 
+def lookup_in_function(keras):
+    """A table that one function of a layer looks up, whose sum another function makes."""
+
+    class Looked(keras.layers.Layer):
+        def build(self, input_shape):
+            self.table = self.add_weight(
+                name='table', shape=(ROWS, WIDTH), initializer='uniform', dtype='float32'
+            )
+            self.scale = self.add_weight(
+                name='scale', shape=(WIDTH,), initializer='ones', dtype='float32'
+            )
+            self.built = True
+
+        def compute_output_shape(self, input_shape):
+            return (input_shape[0], WIDTH)
+
+        def call(self, inputs):
+            @tensorflow.function
+            def rows_of(ids):
+                tensorflow.debugging.assert_less(ids, ROWS)
+                return tensorflow.gather(self.table, ids)
+
+            @tensorflow.function
+            def summed(ids):
+                rows = rows_of(tensorflow.cast(ids, 'int32')) * self.scale
+                return tensorflow.reduce_sum(tensorflow.tanh(rows), 1)
+
+            return summed(inputs)
+
+    inputs = keras.layers.Input((LENGTH,))
+    looked = Looked(name='looked')(inputs)
+    return keras.models.Model(inputs, keras.layers.Dense(1, name='out')(looked))
+
+
 def wide_rows(keras):
     """A table whose gradients are sorted before they are summed (`compat/segment_sums.py`)."""
     return keras.models.Sequential(
@@ -359,6 +393,10 @@ def in_function(keras):
             keras.layers.Dense(1, name='out'),
         ]
     )
+
+
+#: Models with layers that call functions of TensorFlow 2.
+CALLING = (in_function, lookup_in_function)
 
 
 def two_outputs(keras):
@@ -720,6 +758,8 @@ if TF2:
             keras.optimizers.schedules.ExponentialDecay(0.1, 2, 0.5)
         )
     )
+if TF2:
+    CASES['lookup_in_function'] = Case(lookup_in_function, batch=ids_and_targets)
 if TF2 and not TF1_15:
     CASES['in_function'] = Case(in_function, batch=ids_and_targets)
     CASES['wide_rows'] = Case(wide_rows, batch=ids_and_targets)

@@ -140,7 +140,7 @@ def compiled(case, keras):
     keras.backend.clear_session()
     model = case.model(keras)
     model.compile(gated(case.optimizer(keras)), case.loss)
-    if case.model is cases.in_function:
+    if case.model in cases.CALLING:
         # A gradient adds outputs to a function's call, which a session must not know before.
         tf.gradients(model.total_loss, model.trainable_weights)
     model.set_weights(cases.start_weights(model))

@@ -170,6 +170,7 @@ ON_TENSORFLOW_1_15 = (
     'tests/unit/callbacks/test_tensor_board.py',
     'tests/unit/checkpoint/',
     'tests/unit/compat/test_datasets.py',
+    'tests/unit/compat/test_function_calls.py',
     'tests/unit/compat/test_graph_queries.py',
     'tests/unit/compat/test_keras_optimizers.py',
     'tests/unit/compat/test_loss_scaling.py',

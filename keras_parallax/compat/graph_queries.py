@@ -139,8 +139,13 @@ def reads(variable, among=None):
         loop or a branch gets the variable through an operation of its own (`Enter`, `Switch`), and
         counts as a whole read.
     """
+    return reads_of(tensorflow_api.storage(variable), among)
+
+
+def reads_of(storage, among=None):
+    """The same for the tensor that a variable is known by to operations."""
     lookups, whole = [], []
-    pending = [tensorflow_api.storage(variable)]
+    pending = [storage]
     while pending:
         tensor = pending.pop()
         for operation in tensorflow_api.consumers(tensor):

@@ -144,6 +144,20 @@ PATCHES = (
         'test_threads_read_and_predict_while_another_builds_and_runs_steps',
     ),
     Patch(
+        METHOD,
+        'atomic_function.make_call_op_in_graph',
+        'a lookup within a function counts as one; once it is a call, only its readers can change',
+        'TF 2.15, 2.21',
+        'tests/unit/compat/test_function_calls.py::test_a_lookup_within_a_function_is_sparse',
+    ),
+    Patch(
+        METHOD,
+        'functional_ops.partitioned_call',
+        'as atomic_function.make_call_op_in_graph',
+        'TF 1.15',
+        'tests/unit/compat/test_function_calls.py::test_a_lookup_within_a_function_is_sparse',
+    ),
+    Patch(
         WHILE_OPEN,
         'Optimizer.get_gradients',
         "a user's optimizer asks for gradients itself, and gets the exchanged ones",

@@ -51,6 +51,8 @@ GRADIENTS = (tf, _gradients_impl, _gradients), 'gradients'
 #: The base class of data sets.
 DATASET = tf.data.Dataset
 
+FUNCTION_CALLS = None
+
 #: The Keras package that every process has: it is made of TensorFlow's.
 USUAL_KERAS = 'tf.keras'
 

@@ -82,6 +82,8 @@ GRADIENTS = (tf, tensorflow, _gradients_impl, _gradients), 'gradients'
 
 DATASET = tensorflow_1.DATASET
 
+FUNCTION_CALLS = None
+
 USUAL_KERAS = 'keras'
 
 KERAS_PACKAGES = {'keras': 'keras'}

@@ -142,10 +142,11 @@ def _natural_class(use):
     return Class(SPARSE, '; '.join([reason] + extras))
 
 
-#: What TensorFlow calls the way into a loop and into a branch, and those of TensorFlow 2.
+#: What TensorFlow calls the way into a loop and into a branch, those of TensorFlow 2, and calls.
 _IN_WORDS = {
     **dict.fromkeys(['Enter', 'RefEnter', 'While', 'StatelessWhile'], 'a loop'),
     **dict.fromkeys(['Switch', 'RefSwitch', 'If', 'StatelessIf'], 'a branch'),
+    **dict.fromkeys(['PartitionedCall', 'StatefulPartitionedCall'], 'a function'),
 }
 
 

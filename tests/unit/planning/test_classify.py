@@ -63,6 +63,7 @@ def test_asking_for_the_class_found_anyway_changes_nothing(any_use):
         (dict(whole_reads=('MatMul',)), 'read whole by MatMul'),
         (dict(whole_reads=('MatMul', 'Add', 'MatMul')), 'read whole by Add, MatMul'),
         (dict(whole_reads=('Enter',)), 'read whole by a loop'),
+        (dict(whole_reads=('StatefulPartitionedCall',)), 'read whole by a function'),
         (dict(whole_reads=('RefEnter', 'RefSwitch')), 'read whole by a branch, a loop'),
         (
             dict(lookups=1, whole_reads=('MatMul',)),

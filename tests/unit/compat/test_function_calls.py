@@ -1,0 +1,163 @@
+"""Functions of TensorFlow 2 that look up rows are not called, and do the same."""
+
+import cases
+import numpy as np
+import pytest
+import tensorflow
+from frameworks import TF1_15, TF2, keras_module, tf
+
+import keras_parallax as kp
+
+pytestmark = pytest.mark.skipif(not TF2, reason='there are no functions')
+
+#: How TensorFlow is told to compile a function by XLA.
+BY_XLA = {'experimental_compile' if TF1_15 else 'jit_compile': True}
+CALLS = ('PartitionedCall', 'StatefulPartitionedCall')
+
+
+@pytest.fixture
+def keras():
+    keras = keras_module('tf.keras')
+    keras.backend.clear_session()
+    return keras
+
+
+def layer_of(keras, call):
+    """A layer with a table and a counter, whose output `call(layer, ids)` is."""
+
+    class Looked(keras.layers.Layer):
+        def build(self, input_shape):
+            self.table = self.add_weight(name='table', shape=(cases.ROWS, 1), dtype='float32')
+            self.count = self.add_weight(
+                name='count', shape=(), dtype='float32', initializer='zeros', trainable=False
+            )
+            self.built = True
+
+        def call(self, ids):
+            return call(self, tensorflow.cast(ids, 'int32'))
+
+    return Looked(name='looked')
+
+
+def model_of(keras, call):
+    """A model that is such a layer, compiled."""
+    ids = keras.layers.Input((cases.LENGTH,))
+    model = keras.models.Model(ids, layer_of(keras, call)(ids))
+    model.compile(keras.optimizers.Adagrad(0.1), 'mse')
+    return model
+
+
+def look_up(layer, ids):
+    return tensorflow.function(lambda: tensorflow.gather(layer.table, ids)[:, :, 0])()
+
+
+def call_it_within(layer, ids):
+    return tensorflow.function(lambda: look_up(layer, ids) + 1.0)()
+
+
+def go_round(layer, ids):
+    """In a loop of the function's own."""
+
+    @tensorflow.function
+    def looped():
+        found = tensorflow.gather(layer.table, ids)[:, :, 0]
+        for _ in tensorflow.range(2):
+            found = tensorflow.tanh(found)
+        return found
+
+    return looped()
+
+
+def compile_it(layer, ids):
+    return tensorflow.function(lambda: tensorflow.gather(layer.table, ids)[:, :, 0], **BY_XLA)()
+
+
+def in_a_branch(layer, ids):
+    return tf.cond(
+        tf.reduce_sum(ids) > 0, lambda: look_up(layer, ids), lambda: tf.cast(ids, 'float32')
+    )
+
+
+def class_of(model, strategy):
+    (table,) = (use for use in strategy.plan(model).variables if use.name.endswith('table'))
+    return table.kind, table.reason
+
+
+@pytest.mark.parametrize('call', (look_up, call_it_within))
+def test_a_lookup_within_a_function_is_sparse(keras, call):
+    with kp.ParallaxStrategy() as strategy:
+        model = model_of(keras, call)
+    assert class_of(model, strategy) == ('sparse', 'looked up by rows in 1 place')
+    assert not [one for one in tf.get_default_graph().get_operations() if one.type in CALLS]
+
+
+@pytest.mark.parametrize('call', (go_round, compile_it, in_a_branch))
+def test_what_has_to_stay_a_call_reads_the_table_as_a_whole(keras, call):
+    with kp.ParallaxStrategy() as strategy:
+        model = model_of(keras, call)
+    kind, reason = class_of(model, strategy)
+    assert kind == 'dense' and reason.startswith('read whole by a ')
+
+
+def test_without_a_strategy_functions_are_called(keras):
+    model_of(keras, look_up)
+    assert [one for one in tf.get_default_graph().get_operations() if one.type in CALLS]
+
+
+@pytest.mark.parametrize('call', (look_up, call_it_within))
+def test_a_model_whose_output_a_function_makes_predicts_and_trains_as_plain_keras(keras, call):
+    ids = np.arange(2 * cases.LENGTH).reshape(2, cases.LENGTH)
+    rows = np.linspace(-1, 1, cases.ROWS).reshape(-1, 1)
+    found = []
+    for has_strategy in (False, True):
+        keras.backend.clear_session()
+        if has_strategy:
+            with kp.ParallaxStrategy():
+                model = model_of(keras, call)
+        else:
+            model = model_of(keras, call)
+        model._make_train_function()
+        model.set_weights([rows, np.zeros(())])
+        losses = [model.train_on_batch(ids, np.ones(ids.shape)) for _ in range(3)]
+        found.append([losses, model.predict(ids), model.get_weights()[0]])
+    for plain, ours in zip(*found):
+        np.testing.assert_allclose(ours, plain, rtol=1e-6)
+
+
+def test_a_function_has_run_as_a_whole_when_its_outputs_are_there(keras):
+    """What it writes is written, and before it runs, what it waits for."""
+
+    def count(layer, ids):
+        @tensorflow.function
+        def counted():
+            layer.count.assign_add(1.0)
+            return tensorflow.gather(layer.table, ids)[:, :, 0]
+
+        with tf.control_dependencies([layer.count.assign(4.0)]):
+            return counted()
+
+    with kp.ParallaxStrategy():
+        model = model_of(keras, count)
+    ids = np.zeros((1, cases.LENGTH))
+    for _ in range(2):
+        model.predict(ids)
+        assert keras.backend.get_value(model.layers[-1].count) == 5.0
+
+
+def test_an_argument_may_be_what_a_function_returns_and_waits_for(keras):
+    def passed_on(layer, ids):
+        @tensorflow.function
+        def looked(ids, offset):
+            with tf.control_dependencies([offset]):
+                rows = tensorflow.gather(layer.table, ids)[:, :, 0]
+            return rows, offset
+
+        rows, offset = looked(ids, tf.cast(ids, 'float32'))
+        return rows + offset
+
+    with kp.ParallaxStrategy() as strategy:
+        model = model_of(keras, passed_on)
+    assert class_of(model, strategy)[0] == 'sparse'
+    model.set_weights([np.ones((cases.ROWS, 1)), np.zeros(())])
+    ids = np.arange(cases.LENGTH).reshape(1, -1)
+    np.testing.assert_array_equal(model.predict(ids), ids + 1.0)
