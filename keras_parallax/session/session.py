@@ -143,10 +143,13 @@ class ParallaxSession(session_hooks.HookedSession):
         with _counted(scope.job, steps), noting.noted(), scope.sessions.in_use() as session:
             tracer = _tracer_of(steps)
             if tracer is not None:
-                return tracer.run(scope, _options(call, steps), _fed_by(call))
-            if _connections(steps):
-                return session._run_connected(steps, call)
-            return session.run_here(call)
+                run = functools.partial(tracer.run, scope, _options(call, steps), _fed_by(call))
+            elif _connections(steps):
+                run = functools.partial(session._run_connected, steps, call)
+            else:
+                run = functools.partial(session.run_here, call)
+            # Before the step's end is noted, so that the other ranks are told in our words, too.
+            return translated(scope, run)
 
     def run_part(self, handle, call):
         """Runs a part of what was set up, which is no training step, in the scope's session."""

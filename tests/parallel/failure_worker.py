@@ -188,6 +188,24 @@ def caught(strategy):
         go_on(model)
 
 
+def caught_in_session_run(strategy):
+    """The same in a step that the script has a session run."""
+    model = build(strategy)
+    train(model, 3)
+    model._make_train_function()
+    x, y = batch()
+    if strategy.rank == 1:
+        x[0, 0] = ROWS + 7
+    places = model._feed_inputs + model._feed_targets + model._feed_sample_weights
+    values = [x, y, np.ones(len(x))]
+    session = keras.backend.get_session()
+    try:
+        session.run(model.train_function.updates_op, dict(zip(places, values)))
+    except kp.IdOutOfRangeError:
+        print('CAUGHT', flush=True)
+        go_on(model)
+
+
 def caught_in_fit(strategy):
     """The error comes from Python, between two steps, and another call of `fit` follows."""
     model = build(strategy)

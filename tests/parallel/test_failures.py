@@ -90,6 +90,10 @@ WAYS = {
         r'WorkerFailedError: Rank 1 on host \S+ failed in training batch 4: IdOutOfRangeError: '
         r'Rank 1: layer words looked up id 57'
     ],
+    'caught_in_session_run': [
+        r'WorkerFailedError: Rank 1 on host \S+ failed in training batch 4: IdOutOfRangeError: '
+        r'Rank 1: layer words looked up id 57'
+    ],
     'caught_in_fit': [
         r'WorkerFailedError: Rank 1 on host \S+ failed in training batch 4: KeyError'
     ],
