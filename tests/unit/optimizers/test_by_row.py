@@ -57,17 +57,21 @@ def case_of(name, **arguments):
 
 
 def by_numpy(keras, name, case, steps):
-    """The weights and slots after some steps, of gradients that Keras computes."""
-    keras.backend.clear_session()
-    model = case.model(keras)
-    model.compile('sgd', 'mse')
-    compute, weights = cases.gradients_of(keras, model), cases.start_weights(model)
+    """The weights and slots after some steps, of gradients by which Keras moves weights.
+
+    Those of its loss, which TensorFlow 1.15 weighs in single precision.
+    """
+    by_gradients = case._replace(optimizer=lambda keras: keras.optimizers.SGD(1.0))
+    model = reference.compiled(by_gradients, keras)
+    weights = cases.start_weights(model)
     shapes = [w.shape[:1] if name == 'RowwiseAdagrad' else w.shape for w in weights]
     slots = [[np.zeros(shape) for _ in range(SLOTS[name])] for shape in shapes]
     weights = [weight.astype(np.float64) for weight in weights]
     for step, (ids, targets) in enumerate(cases.joined_batches(case, 1, steps)):
         model.set_weights(weights)
-        for number, gradient in enumerate(compute([ids, targets])):
+        model.train_on_batch(ids, targets)
+        gradients = [before - after for before, after in zip(weights, model.get_weights())]
+        for number, gradient in enumerate(gradients):
             rows = np.unique(ids) if number == 0 else np.arange(len(gradient))
             of_rows, moved = [slot[rows] for slot in slots[number]], weights[number][rows]
             FORMULAS[name](step, moved, gradient[rows].astype(np.float64), of_rows)
