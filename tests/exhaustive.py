@@ -341,6 +341,7 @@ COVERED = {
         ('test_one_sentence_tells_that_the_launcher.*', '.*SIGTERM', 'another signal does so'),
     ],
     'tests/cluster/test_local_aggregation.py': [
+        ('test_a_bad_id.*', 'worker', 'a leader is told of one in the same way'),
         ('test_steps_that_a_session.*', None, 'test_sessions.py runs steps so; others share rows'),
     ],
     'tests/cluster/test_servers.py': [
@@ -383,10 +384,21 @@ COVERED = {
     ],
     'tests/parallel/test_example.py': [
         ('.*', 'async', 'test_async.py trains without waiting'),
+        ('test_without_servers.*', None, 'a screen of the same form is read with servers'),
         ('test_a_projected.*', None, 'test_resuming.py goes on from checkpoints'),
     ],
     'tests/parallel/test_dynamic_async.py': [
         ('.*', None, 'test_async.py applies gradients as they come, test_dynamic.py gives rows'),
+    ],
+    'tests/parallel/test_failures.py': [
+        (
+            'test_a_failed_job.*',
+            'killed_together|killed_before_it_serves|caught_in_fit|(caught|exception)_without_tables|'
+            'other_name|saves_while_others_train|ends_before_training',
+            'another rank fails so, at another place or beside a table',
+        ),
+        ('test_a_job_ends_well', 'nan_loss', 'test_training.py stops all at such a loss'),
+        ('test_a_job_ends_with_its_launcher', '.*SIGINT-never_meets.*', 'it ends so by SIGTERM'),
     ],
     'tests/parallel/test_former_files.py': [
         ('.*', None, 'tests/unit/checkpoint/ loads all kinds; test_saving.py loads on ranks'),
@@ -397,14 +409,15 @@ COVERED = {
     'tests/parallel/test_resuming.py': [
         (
             '.*',
-            'two ranks-tf_(adagrad|momentum)|three ranks-(hybrid to ps|ps to hybrid|'
-            'tf_(?!adam to se).*)|a server a host-tf.*|dedicated servers-tf.*|'
+            'two ranks-(tf_(adagrad|momentum)|hybrid_3|ps_3)|three ranks-(hybrid to ps|'
+            'ps to hybrid|auto to auto|tf_(?!adam to se).*)|a server a host-tf.*|dedicated servers-tf.*|'
             'one process-(hybrid|host|tf_adam) alone',
             'of what is saved and where it goes on, each is there in another pair',
         ),
     ],
     'tests/parallel/test_restart.py': [
         ('test_a_worker_killed.*', None, 'tests/unit/test_atomic_files.py kills one process so'),
+        ('test_a_job_killed_within.*', None, 'test_resuming.py goes on within an epoch'),
     ],
     'tests/parallel/test_saving.py': [
         (
@@ -416,7 +429,7 @@ COVERED = {
     'tests/parallel/test_sessions.py': [
         (
             '.*',
-            'keras-(session_run|stateful_session_run)|tf.keras-(iterator_after|one_shot_inside|'
+            'keras-(session_run|stateful_session_run|own_session)|tf.keras-(iterator_after|one_shot_inside|'
             'fed_before|traced_dataset|stateful_session_run)',
             'another case differs in one of two things',
         ),
@@ -437,6 +450,9 @@ COVERED = {
     'tests/parallel/test_turnover.py': [
         ('.*', '3.*', 'two ranks, with as many shards'),
         ('test_with_as_many_shards.*', None, 'two ranks, with as many shards'),
+    ],
+    'tests/unit/test_single_process.py': [
+        ('test_two_runs.*', '.*-SGD|.*-Adagrad', 'nothing in it depends on the optimizer'),
     ],
 }
 

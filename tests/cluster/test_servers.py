@@ -61,7 +61,7 @@ def check_equality(folder, name, ranks):
 def test_dedicated_servers_hold_all_shards_equal_plain_keras_and_end_with_the_job(
     cluster, tmp_path
 ):
-    names = ['shared_adam', 'clipnorm', 'ps_tied']
+    names = ['shared_adam', 'ps_tied']
     # Plans that change on the way: a table that becomes dense, and shards that grow in number.
     changing = ['auto_400_adam', 'search_adam']
     # The second is for stacks whose Keras refuses the constraint that the first has.

@@ -41,7 +41,7 @@ def build(package, case, arguments):
     with kp.ParallaxStrategy(**arguments) as strategy:
         model = case.model(package)
         optimizer = kp.ParallaxOptimizer(
-            case.optimizer(package), keras='keras' if package is keras else 'tf.keras'
+            case.optimizer(package), keras='tf.keras' if TF2 or package is not keras else 'keras'
         )
         model.compile(optimizer, case.loss)
     model.set_weights(cases.start_weights(model))

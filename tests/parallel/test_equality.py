@@ -108,6 +108,10 @@ COVERED = {
         'columns_clipnorm',
         'search_regularized_adam',
         'moved_columns',
+        'ps_clipnorm_adam',
+        'one_clipnorm',
+        'many_regularized_rowwise',
+        'accumulated_search',
     ),
     'tests/unit/updates/test_asked_gradients.py compares the formula in one process': (
         'own_by_kind_of_gradient',
@@ -125,6 +129,9 @@ COVERED = {
         'own_ps_centralized',
         'own_many_factored',
         'own_by_number_of_entries',
+        'own_ps_entrywise',
+        'own_search_entrywise',
+        'own_slices_clipped',
     ),
 }
 

@@ -48,28 +48,32 @@ def seen(model, losses):
     return dict(counts, losses=losses, rows=rows, ids=ids, out=model.get_weights()[-2])
 
 
-def resumed(name, folder):
-    """What is seen of a run that is saved in the middle, and goes on."""
+def run(name, path):
+    """Trains, saving in the middle, and gives what is seen at the end and the losses until then."""
     strategy, model = compiled(name)
-    losses = train(strategy, model, 0, turnover.STEPS // 2)
-    path = os.path.join(folder, name)
+    half = train(strategy, model, 0, turnover.STEPS // 2)
     save_parts.save_parts(model, path)
     job.start().barrier()
+    losses = half + train(strategy, model, turnover.STEPS // 2, turnover.STEPS)
+    return seen(model, losses), half
+
+
+def resumed(name, path, half):
+    """What is seen at the end of a run that goes on from the middle, after such losses."""
     strategy, model = compiled(name)
     strategy.resume(model, path)
-    return seen(model, losses + train(strategy, model, turnover.STEPS // 2, turnover.STEPS))
+    return seen(model, half + train(strategy, model, turnover.STEPS // 2, turnover.STEPS))
 
 
 def main(folder):
     rank, size = job.start().rank, job.start().size
     for name in turnover.RUNS_OF[size]:
-        strategy, model = compiled(name)
-        found = seen(model, train(strategy, model, 0, turnover.STEPS))
-        np.savez(os.path.join(folder, '%s.%d.npz' % (name, rank)), **found)
+        path = os.path.join(folder, name)
+        found, half = run(name, path)
+        np.savez('%s.%d.npz' % (path, rank), **found)
         job.start().barrier()
         if size == turnover.RESUMED_RANKS:
-            found = resumed(name, folder)
-            np.savez(os.path.join(folder, '%s.resumed.%d.npz' % (name, rank)), **found)
+            np.savez('%s.resumed.%d.npz' % (path, rank), **resumed(name, path, half))
             job.start().barrier()
 
 
