@@ -410,7 +410,8 @@ COVERED = {
         (
             '.*',
             'two ranks-(tf_(adagrad|momentum)|hybrid_3|ps_3)|three ranks-(hybrid to ps|'
-            'ps to hybrid|auto to auto|tf_(?!adam to se).*)|a server a host-tf.*|dedicated servers-tf.*|'
+            'ps to hybrid|auto to auto|tf_(?!adam to se).*)|a server a host-tf.*|'
+            'dedicated servers-tf.*|'
             'one process-(hybrid|host|tf_adam) alone',
             'of what is saved and where it goes on, each is there in another pair',
         ),

@@ -174,7 +174,9 @@ def test_a_job_ends_with_its_launcher(number, way, ready, tmp_path):
         try:
             wait_until(lambda: path.read_text().count(ready) == 2, path.read_text)
             launcher.send_signal(number)
-            assert launcher.wait(LIMIT_SECONDS) != 0
+            # Its code is Horovod's own affair: two of its threads wait for each rank, and the one
+            # that comes second takes the code for 0 (0.19.5, `safe_shell_exec.py`).
+            launcher.wait(LIMIT_SECONDS)
             wait_until(
                 lambda: not launch.left_over(path.read_text()),
                 lambda: launch.left_over(path.read_text()),
