@@ -12,8 +12,11 @@ from keras_parallax.compat import graph_queries, patches, tensorflow_api
 from keras_parallax.compat.stack import generation
 from keras_parallax.compat.tensorflow_api import tf
 
-#: Loops and branches that are operations.
-_BRANCHING = {'Case', 'If', 'StatelessCase', 'StatelessIf', 'StatelessWhile', 'While'}
+#: Operations that have functions: loops, branches and calls of others.
+_CALLING = {
+    'Case', 'If', 'PartitionedCall', 'StatefulPartitionedCall', 'StatelessCase', 'StatelessIf',
+    'StatelessWhile', 'While',
+}  # fmt: skip
 
 #: What marks a function that XLA compiles: TensorFlow 1.15, and TensorFlow 2.
 _BY_XLA = ('_XlaCompile', '_XlaMustCompile')
@@ -55,16 +58,17 @@ def _outermost(graph):
 def _can_be_inlined(function, graph):
     """Whether a function looks up rows, and can be made of its operations.
 
-    That is not so in a loop, in a branch, and for XLA. Nor where a gradient may pass through a loop
-    or a branch of its own: TensorFlow adds outputs to those for each gradient that is asked for,
-    which a session that has run them does not see, and only in a call are they no one's concern.
+    That is not so in a loop, in a branch, and for XLA. Nor where a gradient may pass through a
+    loop, a branch or a call of its own: TensorFlow adds outputs to a loop for each gradient that is
+    asked for, which a session that has run it does not see, and knows the gradient of a call in the
+    graph alone in which it was made.
     """
     if graph._get_control_flow_context() is not None:
         return False
     if any(function.definition.attr[name].b for name in _BY_XLA):
         return False
     for operation in function.graph.get_operations():
-        if operation.type in _BRANCHING and any(o.dtype.is_floating for o in operation.outputs):
+        if operation.type in _CALLING and any(o.dtype.is_floating for o in operation.outputs):
             return False
     handles = (tensor for tensor in function.graph.inputs if tensor.dtype == tf.resource)
     return any(graph_queries.reads_of(handle).lookups for handle in handles)

@@ -68,6 +68,23 @@ def go_round(layer, ids):
     return looped()
 
 
+def call_another(layer, ids):
+    """Which does not look up rows."""
+    another = tensorflow.function(lambda rows: go_on(rows[:, :, 0]))
+
+    @tensorflow.function
+    def looked():
+        return another(tensorflow.gather(layer.table, ids))
+
+    return looked()
+
+
+def go_on(found):
+    for _ in tensorflow.range(2):
+        found = tensorflow.tanh(found)
+    return found
+
+
 def compile_it(layer, ids):
     return tensorflow.function(lambda: tensorflow.gather(layer.table, ids)[:, :, 0], **BY_XLA)()
 
@@ -91,7 +108,7 @@ def test_a_lookup_within_a_function_is_sparse(keras, call):
     assert not [one for one in tf.get_default_graph().get_operations() if one.type in CALLS]
 
 
-@pytest.mark.parametrize('call', (go_round, compile_it, in_a_branch))
+@pytest.mark.parametrize('call', (go_round, call_another, compile_it, in_a_branch))
 def test_what_has_to_stay_a_call_reads_the_table_as_a_whole(keras, call):
     with kp.ParallaxStrategy() as strategy:
         model = model_of(keras, call)
@@ -104,7 +121,7 @@ def test_without_a_strategy_functions_are_called(keras):
     assert [one for one in tf.get_default_graph().get_operations() if one.type in CALLS]
 
 
-@pytest.mark.parametrize('call', (look_up, call_it_within))
+@pytest.mark.parametrize('call', (look_up, call_it_within, go_round, call_another))
 def test_a_model_whose_output_a_function_makes_predicts_and_trains_as_plain_keras(keras, call):
     ids = np.arange(2 * cases.LENGTH).reshape(2, cases.LENGTH)
     rows = np.linspace(-1, 1, cases.ROWS).reshape(-1, 1)
@@ -116,6 +133,7 @@ def test_a_model_whose_output_a_function_makes_predicts_and_trains_as_plain_kera
                 model = model_of(keras, call)
         else:
             model = model_of(keras, call)
+        # Before a session sees the graph, as plain Keras needs it.
         model._make_train_function()
         model.set_weights([rows, np.zeros(())])
         losses = [model.train_on_batch(ids, np.ones(ids.shape)) for _ in range(3)]
