@@ -39,8 +39,32 @@ def variables(scheduler, rank, ranks, port):
     return {name: str(value) for name, value in dict(found, **meeting).items()}
 
 
+def own_address():
+    """The address by which other hosts reach this one, or `None`; nothing is sent to find it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(('192.0.2.1', 9))
+        except OSError:  # There is no network.
+            return None
+        return probe.getsockname()[0]
+
+
+def in_a_pod(command):
+    """A command in a pod, whose name leads to its address; as root alone.
+
+    Horovod 0.28.1 connects ranks on several hosts by their names, and that of this machine may lead
+    to a loopback's address. Here the name is the address.
+    """
+    address = own_address()
+    if os.geteuid() or address is None:
+        return list(command)
+    naming = 'hostname "$0" && exec "$@"'
+    return ['unshare', '--uts', 'sh', '-c', naming, address] + list(command)
+
+
 def main(scheduler, ranks, *command):
     port = free_port()
+    command = in_a_pod(command) if scheduler == 'kubernetes' else command
     processes = [
         subprocess.Popen(
             command, env=dict(os.environ, **variables(scheduler, rank, int(ranks), port))

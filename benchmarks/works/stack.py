@@ -5,6 +5,7 @@ needs and Horovod's optimizers are for as well. A process with `EAGER` in its en
 the mode that TensorFlow 2 has by default.
 """
 
+import importlib
 import os
 
 # Before TensorFlow is imported: from 2.16 on, its own Keras would be Keras 3.
@@ -24,10 +25,16 @@ if HAS_TENSORFLOW_2:
     tf = tensorflow.compat.v1
     if EAGER not in os.environ:
         tf.disable_v2_behavior()
-    from tensorflow import keras
+    # Its backend for graphs has what `keras.backend` of TensorFlow 2 leaves out, such as sessions.
+    try:
+        # Where another has imported TensorFlow first, its own Keras may be Keras 3.
+        import tf_keras as keras
 
-    # It has what `keras.backend` of TensorFlow 2 leaves out, such as sessions.
-    K = tf.keras.backend
+        K = importlib.import_module('tf_keras.api._v1.keras').backend
+    except ImportError:
+        from tensorflow import keras
+
+        K = tf.keras.backend
 else:
     import keras  # noqa: F401 - for all
     import keras.backend as K  # noqa: F401
