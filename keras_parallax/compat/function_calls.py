@@ -60,8 +60,8 @@ def _can_be_inlined(function, graph):
 
     That is not so in a loop, in a branch, and for XLA. Nor where a gradient may pass through a
     loop, a branch or a call of its own: TensorFlow adds outputs to a loop for each gradient that is
-    asked for, which a session that has run it does not see, and knows the gradient of a call in the
-    graph alone in which it was made.
+    asked for, which a session that has run it does not see, and the gradient of a call is an
+    attribute of an object in Python, which is not imported (TF 2.21).
     """
     if graph._get_control_flow_context() is not None:
         return False
