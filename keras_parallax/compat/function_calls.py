@@ -65,13 +65,17 @@ def _can_be_inlined(function, graph):
     """
     if graph._get_control_flow_context() is not None:
         return False
-    if any(function.definition.attr[name].b for name in _BY_XLA):
-        return False
-    for operation in function.graph.get_operations():
-        if operation.type in _CALLING and any(o.dtype.is_floating for o in operation.outputs):
-            return False
     handles = (tensor for tensor in function.graph.inputs if tensor.dtype == tf.resource)
-    return any(graph_queries.reads_of(handle).lookups for handle in handles)
+    if not any(graph_queries.reads_of(handle).lookups for handle in handles):
+        return False
+    # To ask a map of a message for what it has not puts it in: TF 1.15 keeps the message.
+    attributes = function.definition.attr
+    if any(name in attributes and attributes[name].b for name in _BY_XLA):
+        return False
+    return not any(
+        operation.type in _CALLING and any(output.dtype.is_floating for output in operation.outputs)
+        for operation in function.graph.get_operations()
+    )
 
 
 def _operations_of(function, inputs, graph):
