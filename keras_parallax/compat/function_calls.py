@@ -2,24 +2,19 @@
 
 A `tf.function` is one operation of a graph, which reads the variables that it is given as a whole.
 What is within is another graph, in which nothing can be pulled or pushed. So a function that looks
-up rows of a variable is not called; its operations are made in the graph that would call it.
+up rows of a variable is not called; its operations are made in the graph that would call it. They
+are imported; or, where it has loops, branches or calls of its own, its Python is run once more.
 """
 
+import contextlib
 import functools
 import inspect
 
-from keras_parallax.compat import graph_queries, patches, tensorflow_api
+import numpy as np
+
+from keras_parallax.compat import function_graphs, patches, tensorflow_api
 from keras_parallax.compat.stack import generation
 from keras_parallax.compat.tensorflow_api import tf
-
-#: Operations that have functions: loops, branches and calls of others.
-_CALLING = {
-    'Case', 'If', 'PartitionedCall', 'StatefulPartitionedCall', 'StatelessCase', 'StatelessIf',
-    'StatelessWhile', 'While',
-}  # fmt: skip
-
-#: What marks a function that XLA compiles: TensorFlow 1.15, and TensorFlow 2.
-_BY_XLA = ('_XlaCompile', '_XlaMustCompile')
 
 
 def install(is_wanted):
@@ -31,6 +26,11 @@ def install(is_wanted):
     if generation.FUNCTION_CALLS:
         owner, target, *names = generation.FUNCTION_CALLS
         patches.replace_method(target, owner, functools.partial(_call_of, is_wanted, names))
+        patches.replace_method(
+            'Function.__call__',
+            generation.FUNCTIONS.FUNCTION,
+            functools.partial(_function_call_of, is_wanted),
+        )
 
 
 def _call_of(is_wanted, names, original):
@@ -41,9 +41,29 @@ def _call_of(is_wanted, names, original):
         given = signature.bind(*arguments, **named).arguments
         function, inputs = (given[name] for name in names)
         graph = tf.get_default_graph()
-        if is_wanted(_outermost(graph)) and _can_be_inlined(function, graph):
+        if is_wanted(_outermost(graph)) and _can_be_imported(
+            function.graph, function.definition, graph
+        ):
             return _operations_of(function, inputs, graph)
         return original(*arguments, **named)
+
+    return call
+
+
+def _function_call_of(is_wanted, original):
+    """What a `tf.function` does when it is called: run its Python, or what `original` does."""
+
+    def call(self, *arguments, **named):
+        graph = tf.get_default_graph()
+        if is_wanted(graph):
+            concrete = generation.concrete_function_of(self, arguments, named)
+            traced, definition = concrete.graph, concrete.function_def
+            given = (arguments, named)
+            if not _can_be_imported(traced, definition, graph) and _can_be_run(
+                self, traced, definition, given, graph
+            ):
+                return _results_of(self, given, graph, function_graphs.has_effects(traced))
+        return original(self, *arguments, **named)
 
     return call
 
@@ -55,7 +75,7 @@ def _outermost(graph):
     return graph
 
 
-def _can_be_inlined(function, graph):
+def _can_be_imported(traced, definition, graph):
     """Whether a function looks up rows, and can be made of its operations.
 
     That is not so in a loop, in a branch, and for XLA. Nor where a gradient may pass through a
@@ -63,19 +83,84 @@ def _can_be_inlined(function, graph):
     asked for, which a session that has run it does not see, and the gradient of a call is an
     attribute of an object in Python, which is not imported (TF 2.21).
     """
-    if graph._get_control_flow_context() is not None:
-        return False
-    handles = (tensor for tensor in function.graph.inputs if tensor.dtype == tf.resource)
-    if not any(graph_queries.reads_of(handle).lookups for handle in handles):
-        return False
-    # To ask a map of a message for what it has not puts it in: TF 1.15 keeps the message.
-    attributes = function.definition.attr
-    if any(name in attributes and attributes[name].b for name in _BY_XLA):
-        return False
-    return not any(
-        operation.type in _CALLING and any(output.dtype.is_floating for output in operation.outputs)
-        for operation in function.graph.get_operations()
+    return (
+        graph._get_control_flow_context() is None
+        and function_graphs.looks_up(traced)
+        and not function_graphs.is_compiled_by_xla(definition)
+        and not function_graphs.passes_gradients_on(traced)
     )
+
+
+def _can_be_run(function, traced, definition, given, graph):
+    """Whether the Python of a function that looks up rows can be run where it would be called.
+
+    Loops and branches are then the graph's own, as in a layer that has them itself. TensorFlow does
+    not see to what they write, print or refuse, which is why a loop has to have no such effect.
+
+    Args:
+        function: what `tf.function` has made.
+        traced: its graph, as it is for what it is called with.
+        definition: the `FunctionDef` that it would call.
+        given: what it is called with: a tuple of arguments, and a dict of those by name.
+        graph: the graph in which that is.
+    """
+    is_within = graph._get_control_flow_context() is not None
+    return (
+        function_graphs.looks_up(traced)
+        and not function_graphs.is_compiled_by_xla(definition)
+        and not function_graphs.has_effects(traced, only_in_loops=not is_within)
+        # It made them when it was traced.
+        and not function._created_variables
+        # TensorFlow converts numbers to what the signature says.
+        and (function.input_signature is None or all(map(tf.is_tensor, _flat(given))))
+    )
+
+
+def _flat(given):
+    return tf.nest.flatten(given, expand_composites=True)
+
+
+def _results_of(function, given, graph, has_effects):
+    """Runs a function's Python in a graph, and returns what a call of the function returns."""
+    run = generation.python_of(function)
+    arguments, named = tf.nest.map_structure(
+        lambda one: tf.convert_to_tensor(one) if isinstance(one, _NUMPY) else one,
+        given,
+    )
+    with tf.name_scope('function'), _in_order(graph, has_effects) as mark_as_return:
+        return tf.nest.map_structure(
+            lambda one: None if one is None else mark_as_return(_converted(one)),
+            run(*arguments, **named),
+            expand_composites=True,
+        )
+
+
+#: What a function takes as a tensor, where another number of Python is part of its trace.
+_NUMPY = (np.ndarray, np.generic)
+
+
+def _converted(result):
+    is_array = isinstance(result, tf.TensorArray)
+    return result if is_array else tf.convert_to_tensor(result)
+
+
+@contextlib.contextmanager
+def _in_order(graph, has_effects):
+    """While open, what has effects is made to run before the tensors that are marked.
+
+    Yields:
+        A function from a tensor to what is returned of it.
+    """
+    # It is open already where a function is run within another one.
+    if not has_effects or graph._add_control_dependencies:
+        yield lambda tensor: tensor
+        return
+    tools = generation.FUNCTIONS
+    # TensorFlow says of an assertion that it is never used, which in a graph would be so.
+    with patches.replaced(
+        'tf_should_use._add_should_use_warning', [tools.tf_should_use], lambda one, **_: one
+    ), tools.ControlDependencies() as dependencies:
+        yield dependencies.mark_as_return
 
 
 def _operations_of(function, inputs, graph):

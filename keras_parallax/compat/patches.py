@@ -158,6 +158,21 @@ PATCHES = (
         'tests/unit/compat/test_function_calls.py::test_a_lookup_within_a_function_is_sparse',
     ),
     Patch(
+        METHOD,
+        'Function.__call__',
+        'a lookup counts in a function that has loops too: its Python is run in the graph',
+        'TF 1.15, 2.15, 2.21',
+        'tests/unit/compat/test_function_calls.py::test_a_lookup_within_a_function_is_sparse',
+    ),
+    Patch(
+        WHILE_OPEN,
+        'tf_should_use._add_should_use_warning',
+        'an assertion of a function whose Python is run is not one that is never used',
+        'TF 1.15, 2.15, 2.21',
+        'tests/unit/compat/test_function_calls.py::'
+        'test_what_a_function_with_a_loop_writes_and_asserts_happens',
+    ),
+    Patch(
         WHILE_OPEN,
         'Optimizer.get_gradients',
         "a user's optimizer asks for gradients itself, and gets the exchanged ones",

@@ -53,6 +53,10 @@ DATASET = tf.data.Dataset
 
 FUNCTION_CALLS = None
 
+FUNCTIONS = None
+
+concrete_function_of = python_of = None
+
 #: The Keras package that every process has: it is made of TensorFlow's.
 USUAL_KERAS = 'tf.keras'
 

@@ -8,10 +8,11 @@ import importlib
 
 import tensorflow
 
-from keras_parallax.compat import tensorflow_1
+from keras_parallax.compat import tensorflow_1, tensorflow_functions
 from keras_parallax.errors import PlanError
 
 # isort: split
+from tensorflow.python import autograph
 from tensorflow.python import pywrap_tensorflow as c_api
 from tensorflow.python.keras import backend as _backend
 from tensorflow.python.keras.engine import base_layer, training
@@ -24,6 +25,7 @@ from tensorflow.python.keras.saving import hdf5_format
 from tensorflow.python.ops import functional_ops
 from tensorflow.python.ops import gradients_util as _gradients_util
 from tensorflow.python.training import training_ops
+from tensorflow.python.util import tf_decorator
 
 tf = tensorflow.compat.v1
 
@@ -61,6 +63,42 @@ GRADIENTS = (_gradients_util,), '_GradientsHelper'
 DATASET = tf.data.Dataset
 
 FUNCTION_CALLS = functional_ops, 'functional_ops.partitioned_call', 'f', 'args'
+
+FUNCTIONS = tensorflow_functions
+
+
+def concrete_function_of(function, arguments, named):
+    """What a `tf.function` calls for some arguments: a `ConcreteFunction` with a graph."""
+    if function._stateful_fn is None:
+        # As its `get_concrete_function`, which calls a function even if there is nothing to do.
+        initializers = {}
+        function._initialize(arguments, named, add_initializers_to=initializers)
+        # Functions that are traced in it, and called elsewhere, need its graph.
+        function._concrete_stateful_fn._garbage_collector.release()
+        if initializers:
+            function._initialize_uninitialized_variables(initializers)
+    of = function._stateless_fn if function._created_variables else function._stateful_fn
+    return of.get_concrete_function(*arguments, **named)
+
+
+def python_of(function):
+    """The Python of a `tf.function`, whose `for` and `if` may be loops and branches of a graph.
+
+    As TensorFlow 1.15 makes it when it traces the function, in `func_graph_from_py_func`.
+    """
+    if not function._autograph:
+        return function.python_function
+    _, original = tf_decorator.unwrap(function.python_function)
+    options = autograph.ConversionOptions(
+        recursive=True,
+        optional_features=function._experimental_autograph_options,
+        user_requested=True,
+    )
+    converted = tf_decorator.make_decorator(
+        original, lambda *given, **named: autograph.converted_call(original, options, given, named)
+    )
+    return tf_decorator.rewrap(function.python_function, original, converted)
+
 
 sorts_sums = tensorflow_1.sorts_sums
 

@@ -84,6 +84,10 @@ DATASET = tensorflow_1.DATASET
 
 FUNCTION_CALLS = None
 
+FUNCTIONS = None
+
+concrete_function_of = python_of = None
+
 USUAL_KERAS = 'keras'
 
 KERAS_PACKAGES = {'keras': 'keras'}

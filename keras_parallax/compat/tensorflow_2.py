@@ -9,12 +9,13 @@ import weakref
 
 import tensorflow
 
-from keras_parallax.compat import patches
+from keras_parallax.compat import patches, tensorflow_functions
 from keras_parallax.errors import CheckpointError, PlanError, StackError
 
 # isort: split
 from tensorflow.python.client import pywrap_tf_session as c_api
 from tensorflow.python.eager.polymorphic_function import atomic_function as _atomic_function
+from tensorflow.python.eager.polymorphic_function import autograph_util as _autograph_util
 from tensorflow.python.framework import tensor_util as _tensor_util
 from tensorflow.python.ops import gen_training_ops as training_ops
 from tensorflow.python.ops import gradients_util as _gradients_util
@@ -50,6 +51,22 @@ FUNCTION_CALLS = (
     if hasattr(_atomic_function, 'make_call_op_in_graph')
     else None
 )
+
+FUNCTIONS = tensorflow_functions
+
+
+def concrete_function_of(function, arguments, named):
+    """What a `tf.function` calls for some arguments: a `ConcreteFunction` with a graph."""
+    return function.get_concrete_function(*arguments, **named)
+
+
+def python_of(function):
+    """The Python of a `tf.function`, whose `for` and `if` may be loops and branches of a graph."""
+    if not function._autograph:
+        return function.python_function
+    return _autograph_util.py_func_from_autograph(
+        function.python_function, function._experimental_autograph_options
+    )
 
 
 def sorts_sums(width):

@@ -31,8 +31,11 @@ zeros = _internals.zeros
 
 ResourceVariable = _resource_ops.ResourceVariable
 
+#: Its base class, of which a function of TensorFlow 2 makes another kind.
+AnyResourceVariable = getattr(_resource_ops, 'BaseResourceVariable', ResourceVariable)
+
 #: The classes of variables: with TensorFlow 2 neither is derived from the other.
-VARIABLES = (tf.Variable, ResourceVariable)
+VARIABLES = (tf.Variable, AnyResourceVariable)
 
 #: The class of variables that nobody has asked for another kind of.
 UsualVariable = ResourceVariable if generation.BY_RESOURCE else tf.Variable
@@ -173,7 +176,7 @@ def uncast(variable):
 def storage(variable):
     """The tensor that stands for a variable's storage: its reference or its resource handle."""
     variable = uncast(variable)
-    if isinstance(variable, ResourceVariable):
+    if isinstance(variable, AnyResourceVariable):
         return variable.handle
     return variable._ref()
 
@@ -309,7 +312,7 @@ def run_kernel(name, variables, **arguments):
     Returns:
         The operation. Kernels of several workers do not change a variable at the same time.
     """
-    if isinstance(variables[0], ResourceVariable):
+    if isinstance(variables[0], AnyResourceVariable):
         name = 'resource_' + name
     kernel = getattr(generation.training_ops, name)
     changed = kernel(*map(storage, variables), use_locking=True, **arguments)
@@ -329,7 +332,7 @@ def value_without_devices(tensor):
 
 def assign_freed(variable, value):
     """An operation that assigns a variable whose memory was freed."""
-    if isinstance(variable, ResourceVariable):
+    if isinstance(variable, AnyResourceVariable):
         return _gen_resource_ops.assign_variable_op(variable.handle, value)
     return tf.assign(variable, value, validate_shape=False).op
 
@@ -339,7 +342,7 @@ def looked_up(variable, rows):
 
     To read a resource whole whose rows are written is to copy it whole.
     """
-    if isinstance(variable, ResourceVariable):
+    if isinstance(variable, AnyResourceVariable):
         return _gen_resource_ops.resource_gather(
             variable.handle, rows, dtype=variable.dtype.base_dtype
         )
@@ -348,7 +351,7 @@ def looked_up(variable, rows):
 
 def rows_between(variable, first, last):
     """Rows of a variable of either kind, those that follow each other, and nothing else of it."""
-    if isinstance(variable, ResourceVariable):
+    if isinstance(variable, AnyResourceVariable):
         # A slice of it reads it whole: see `looked_up`.
         return looked_up(variable, tf.range(first, last))
     return variable[first:last]
@@ -359,7 +362,7 @@ def memory_release(variable):
 
     A variable by reference must have been initialized.
     """
-    if isinstance(variable, ResourceVariable):
+    if isinstance(variable, AnyResourceVariable):
         return _gen_resource_ops.destroy_resource_op(variable.handle, ignore_lookup_error=True)
     # Its memory goes when it is assigned a value without rows.
     shape = [] if variable.shape.ndims is None else variable.shape.as_list()

@@ -9,7 +9,7 @@ of Adagrad and RMSprop leave epsilon out, or have it under the root, and are not
 from typing import Callable, NamedTuple, Optional
 
 from keras_parallax.compat import keras_api, keras_optimizers, tensorflow_api
-from keras_parallax.compat.tensorflow_api import ResourceVariable, tf
+from keras_parallax.compat.tensorflow_api import AnyResourceVariable, ResourceVariable, tf
 from keras_parallax.updates.row_rules import learning_rate, step_number
 
 
@@ -71,9 +71,9 @@ def updates(kernel, optimizer, pairs, keeps):
 def _slot(optimizer, variable):
     """A slot of zeros, where a variable is and of its kind, as a kernel takes the two together."""
     shape, dtype = variable.shape.as_list(), variable.dtype.base_dtype
-    of_resource = isinstance(variable, ResourceVariable)
+    of_resource = isinstance(variable, AnyResourceVariable)
     with tf.device(variable.device):
-        if isinstance(optimizer.iterations, ResourceVariable) == of_resource:
+        if isinstance(optimizer.iterations, AnyResourceVariable) == of_resource:
             return keras_api.package_of(optimizer).backend.zeros(shape, dtype.name)
         # A shard is a reference, also of a model of tf.keras.
         kind = ResourceVariable if of_resource else tf.Variable

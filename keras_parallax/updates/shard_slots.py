@@ -1,7 +1,7 @@
 """An optimizer's slots of tables, as every rank knows them."""
 
 from keras_parallax.compat import keras_api, tensorflow_api
-from keras_parallax.compat.tensorflow_api import ResourceVariable, tf
+from keras_parallax.compat.tensorflow_api import AnyResourceVariable, ResourceVariable, tf
 from keras_parallax.errors import PlanError
 from keras_parallax.tables.table import STORAGE, make_storage
 from keras_parallax.updates.adapter_base import OptimizerState
@@ -96,7 +96,7 @@ def _slot_of_shards(table, number, pairs_and_slots, prefix, slot_shape):
             of_shards.append(own[shard])
         else:
             shape = slot_shape(table.shape_of(planned)) if of_rows else slot.shape.as_list()
-            kind = ResourceVariable if isinstance(slot, ResourceVariable) else tf.Variable
+            kind = ResourceVariable if isinstance(slot, AnyResourceVariable) else tf.Variable
             device, dtype = table.device_of(planned), slot.dtype.base_dtype
             of_shards.append(make_storage(name, device, shape, dtype, kind))
     return of_shards

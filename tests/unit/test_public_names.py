@@ -287,7 +287,9 @@ def test_the_example_of_a_name_runs(printed, name):
 
 
 #: Modules that import what is not installed here.
-GENERATIONS = ('tensorflow_1', 'tensorflow_1_6', 'tensorflow_1_15', 'tensorflow_2')
+GENERATIONS = (
+    'tensorflow_1', 'tensorflow_1_6', 'tensorflow_1_15', 'tensorflow_2', 'tensorflow_functions',
+)  # fmt: skip
 INTERNALS = ('graph_internals_', 'session_hooks_')
 OF_OTHER_STACKS = {
     'keras_parallax.compat.' + name

@@ -68,6 +68,29 @@ def go_round(layer, ids):
     return looped()
 
 
+def look_up_in_a_loop(layer, ids):
+    @tensorflow.function
+    def looped():
+        found = tensorflow.zeros_like(ids, 'float32')
+        for column in tensorflow.transpose(ids):
+            found += tensorflow.gather(layer.table, column)
+        return found
+
+    return looped()
+
+
+def look_up_in_a_branch(layer, ids):
+    @tensorflow.function
+    def branched():
+        if tensorflow.reduce_sum(ids) > 0:
+            found = tensorflow.gather(layer.table, ids)[:, :, 0]
+        else:
+            found = tensorflow.zeros_like(ids, 'float32')
+        return found
+
+    return branched()
+
+
 def call_another(layer, ids):
     """Which does not look up rows."""
     another = tensorflow.function(lambda rows: go_on(rows[:, :, 0]))
@@ -85,8 +108,8 @@ def go_on(found):
     return found
 
 
-def compile_it(layer, ids):
-    return tensorflow.function(lambda: tensorflow.gather(layer.table, ids)[:, :, 0], **BY_XLA)()
+def call_one_with_a_loop(layer, ids):
+    return tensorflow.function(lambda: go_round(layer, ids) + 1.0)()
 
 
 def in_a_branch(layer, ids):
@@ -95,20 +118,98 @@ def in_a_branch(layer, ids):
     )
 
 
+def with_arguments(layer, ids):
+    """Of all kinds, by place and by name."""
+
+    @tensorflow.function
+    def looked(parts, scale=1.0, offset=None, negative=False):
+        found = tensorflow.gather(parts['table'], parts['ids'])[:, :, 0] * scale
+        for _ in tensorflow.range(2):
+            found += tensorflow.cast(offset, 'float32')
+        return {'found': -found if negative else found, 'nothing': None}, 2
+
+    results, two = looked(
+        {'table': layer.table, 'ids': ids}, 3, offset=np.float64(0.5), negative=True
+    )
+    return results['found'] * tensorflow.cast(two, 'float32')
+
+
+def method_of_an_object(layer, ids):
+    class Looking:
+        @tensorflow.function
+        def look(self, ids):
+            return go_on(tensorflow.gather(layer.table, ids)[:, :, 0])
+
+    looking = Looking()
+    return looking.look(ids)
+
+
+def without_autograph(layer, ids):
+    def looked():
+        rows = tensorflow.gather(layer.table, ids)[:, :, 0]
+        return tensorflow.map_fn(tensorflow.tanh, rows)
+
+    return tensorflow.function(looked, autograph=False)()
+
+
+def with_a_signature(layer, ids):
+    signature = [tensorflow.TensorSpec([None, None], 'int32')]
+    looked = tensorflow.function(
+        lambda ids: go_on(tensorflow.gather(layer.table, ids)[:, :, 0]), input_signature=signature
+    )
+    return looked(ids)
+
+
+def compile_it(layer, ids):
+    return tensorflow.function(lambda: tensorflow.gather(layer.table, ids)[:, :, 0], **BY_XLA)()
+
+
+def count_in_a_loop(layer, ids):
+    """What a loop writes."""
+
+    @tensorflow.function
+    def counted():
+        for _ in tensorflow.range(2):
+            layer.count.assign_add(1.0)
+        return go_on(tensorflow.gather(layer.table, ids)[:, :, 0])
+
+    return counted()
+
+
+def make_a_variable(layer, ids):
+    @tensorflow.function
+    def made():
+        if not hasattr(layer, 'bias'):
+            layer.bias = tensorflow.Variable(2.0)
+        return go_on(tensorflow.gather(layer.table, ids)[:, :, 0]) + layer.bias
+
+    return made()
+
+
+#: Functions whose operations are imported, those whose Python is run, and those that are called.
+IMPORTED = (look_up, call_it_within)
+RUN = (
+    go_round, look_up_in_a_loop, look_up_in_a_branch, call_another, call_one_with_a_loop,
+    in_a_branch, with_arguments, method_of_an_object, without_autograph, with_a_signature,
+)  # fmt: skip
+CALLED = (compile_it, count_in_a_loop, make_a_variable)
+
+
 def class_of(model, strategy):
     (table,) = (use for use in strategy.plan(model).variables if use.name.endswith('table'))
     return table.kind, table.reason
 
 
-@pytest.mark.parametrize('call', (look_up, call_it_within))
+@pytest.mark.parametrize('call', IMPORTED + RUN)
 def test_a_lookup_within_a_function_is_sparse(keras, call):
     with kp.ParallaxStrategy() as strategy:
         model = model_of(keras, call)
     assert class_of(model, strategy) == ('sparse', 'looked up by rows in 1 place')
-    assert not [one for one in tf.get_default_graph().get_operations() if one.type in CALLS]
+    if call is not call_another:
+        assert not [one for one in tf.get_default_graph().get_operations() if one.type in CALLS]
 
 
-@pytest.mark.parametrize('call', (go_round, call_another, compile_it, in_a_branch))
+@pytest.mark.parametrize('call', CALLED)
 def test_what_has_to_stay_a_call_reads_the_table_as_a_whole(keras, call):
     with kp.ParallaxStrategy() as strategy:
         model = model_of(keras, call)
@@ -121,7 +222,7 @@ def test_without_a_strategy_functions_are_called(keras):
     assert [one for one in tf.get_default_graph().get_operations() if one.type in CALLS]
 
 
-@pytest.mark.parametrize('call', (look_up, call_it_within, go_round, call_another))
+@pytest.mark.parametrize('call', (*IMPORTED, *RUN, *CALLED))
 def test_a_model_whose_output_a_function_makes_predicts_and_trains_as_plain_keras(keras, call):
     ids = np.arange(2 * cases.LENGTH).reshape(2, cases.LENGTH)
     rows = np.linspace(-1, 1, cases.ROWS).reshape(-1, 1)
@@ -135,7 +236,7 @@ def test_a_model_whose_output_a_function_makes_predicts_and_trains_as_plain_kera
             model = model_of(keras, call)
         # Before a session sees the graph, as plain Keras needs it.
         model._make_train_function()
-        model.set_weights([rows, np.zeros(())])
+        model.set_weights([rows] + [np.ones(())] * (len(model.weights) - 1))
         losses = [model.train_on_batch(ids, np.ones(ids.shape)) for _ in range(3)]
         found.append([losses, model.predict(ids), model.get_weights()[0]])
     for plain, ours in zip(*found):
@@ -160,6 +261,31 @@ def test_a_function_has_run_as_a_whole_when_its_outputs_are_there(keras):
     for _ in range(2):
         model.predict(ids)
         assert keras.backend.get_value(model.layers[-1].count) == 5.0
+
+
+def test_what_a_function_with_a_loop_writes_and_asserts_happens(keras, capfd):
+    """In its order, and without a word that an assertion is never used."""
+
+    def checked(layer, ids):
+        @tensorflow.function
+        def counted():
+            layer.count.assign(2.0)
+            layer.count.assign(layer.count * 3.0)
+            tensorflow.debugging.assert_less(ids, cases.ROWS - 1)
+            return go_on(tensorflow.gather(layer.table, ids)[:, :, 0])
+
+        return counted()
+
+    with kp.ParallaxStrategy() as strategy:
+        model = model_of(keras, checked)
+    assert class_of(model, strategy)[0] == 'sparse'
+    ids = np.zeros((1, cases.LENGTH))
+    for _ in range(2):
+        model.predict(ids)
+        assert keras.backend.get_value(model.layers[-1].count) == 6.0
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        model.predict(ids + cases.ROWS - 1)
+    assert 'never used' not in capfd.readouterr().err
 
 
 def test_an_argument_may_be_what_a_function_returns_and_waits_for(keras):
