@@ -357,6 +357,57 @@ def lookup_in_function(keras):
     return keras.models.Model(inputs, keras.layers.Dense(1, name='out')(looked))
 
 
+def loops_in_function(keras):
+    """Tables that functions of a layer look up, one of them in a loop."""
+
+    class Looked(keras.layers.Layer):
+        def build(self, input_shape):
+            self.once, self.by_column = (
+                self.add_weight(
+                    name=name, shape=(ROWS, WIDTH), initializer='uniform', dtype='float32'
+                )
+                for name in ('once', 'by_column')
+            )
+            self.scale = self.add_weight(
+                name='scale', shape=(WIDTH,), initializer='ones', dtype='float32'
+            )
+            self.built = True
+
+        def compute_output_shape(self, input_shape):
+            return (input_shape[0], WIDTH)
+
+        def call(self, inputs):
+            @tensorflow.function
+            def scaled(rows):
+                for _ in tensorflow.range(2):
+                    rows = tensorflow.tanh(rows * self.scale)
+                return tensorflow.reduce_sum(rows, 1)
+
+            @tensorflow.function
+            def looked_up(ids):
+                tensorflow.debugging.assert_less(ids, ROWS)
+                return scaled(tensorflow.gather(self.once, ids))
+
+            @tensorflow.function
+            def looked_up_in_a_loop(ids):
+                found = tensorflow.zeros_like(ids[:, :1], 'float32')
+                found = tensorflow.tile(found, [1, WIDTH])
+                for column in tensorflow.transpose(ids):
+                    rows = tensorflow.nn.embedding_lookup(self.by_column, column)
+                    if tensorflow.reduce_sum(self.scale) > 0.0:
+                        found += rows
+                    else:
+                        found -= rows
+                return found
+
+            ids = tensorflow.cast(inputs, 'int32')
+            return looked_up(ids) + looked_up_in_a_loop(ids)
+
+    inputs = keras.layers.Input((LENGTH,))
+    looked = Looked(name='looked')(inputs)
+    return keras.models.Model(inputs, keras.layers.Dense(1, name='out')(looked))
+
+
 def wide_rows(keras):
     """A table whose gradients are sorted before they are summed (`compat/segment_sums.py`)."""
     return keras.models.Sequential(
@@ -396,7 +447,7 @@ def in_function(keras):
 
 
 #: Models with layers that call functions of TensorFlow 2.
-CALLING = (in_function, lookup_in_function)
+CALLING = (in_function, lookup_in_function, loops_in_function)
 
 
 def two_outputs(keras):
@@ -760,6 +811,11 @@ if TF2:
     )
 if TF2:
     CASES['lookup_in_function'] = Case(lookup_in_function, batch=ids_and_targets)
+    CASES['loops_in_function'] = Case(
+        loops_in_function,
+        lambda keras: keras.optimizers.Adagrad(lr=0.1, epsilon=0.01),
+        ids_and_targets,
+    )
 if TF2 and not TF1_15:
     CASES['in_function'] = Case(in_function, batch=ids_and_targets)
     CASES['wide_rows'] = Case(wide_rows, batch=ids_and_targets)

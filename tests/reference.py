@@ -141,8 +141,10 @@ def compiled(case, keras):
     model = case.model(keras)
     model.compile(gated(case.optimizer(keras)), case.loss)
     if case.model in cases.CALLING:
-        # A gradient adds outputs to a function's call, which a session must not know before.
-        tf.gradients(model.total_loss, model.trainable_weights)
+        # A gradient adds outputs to a function's call, which a session must not know before; the
+        # second one too, in TensorFlow 1.15.
+        for _ in range(2):
+            tf.gradients(model.total_loss, model.trainable_weights)
     model.set_weights(cases.start_weights(model))
     # After that: an optimizer may start slots from the weights.
     model._make_train_function()

@@ -54,18 +54,22 @@ def _function_call_of(is_wanted, original):
     """What a `tf.function` does when it is called: run its Python, or what `original` does."""
 
     def call(self, *arguments, **named):
-        graph = tf.get_default_graph()
+        graph, given = tf.get_default_graph(), (arguments, named)
         if is_wanted(graph):
-            concrete = generation.concrete_function_of(self, arguments, named)
+            concrete = generation.concrete_function_of(self, *given)
             traced, definition = concrete.graph, concrete.function_def
-            given = (arguments, named)
-            if not _can_be_imported(traced, definition, graph) and _can_be_run(
-                self, traced, definition, given, graph
-            ):
-                return _results_of(self, given, graph, function_graphs.has_effects(traced))
+            if not _can_be_imported(traced, definition, graph):
+                is_open = _is_within(graph) or function_graphs.looks_up(traced, _INSIDES)
+                if _can_be_run(self, traced, definition, given, is_open, graph):
+                    with _loops(is_open), _effects(traced, graph) as result_of:
+                        return _results_of(self, given, result_of)
         return original(self, *arguments, **named)
 
     return call
+
+
+#: What is a graph of its own, but for TensorFlow 1's loops and branches.
+_INSIDES = (function_graphs.LOOP, function_graphs.BRANCH)
 
 
 def _outermost(graph):
@@ -75,6 +79,11 @@ def _outermost(graph):
     return graph
 
 
+def _is_within(graph):
+    """Whether operations that a graph gets next are in a loop or a branch of it."""
+    return graph._get_control_flow_context() is not None
+
+
 def _can_be_imported(traced, definition, graph):
     """Whether a function looks up rows, and can be made of its operations.
 
@@ -82,77 +91,76 @@ def _can_be_imported(traced, definition, graph):
     loop, a branch or a call of its own: TensorFlow adds outputs to a loop for each gradient that is
     asked for, which a session that has run it does not see, and the gradient of a call is an
     attribute of an object in Python, which is not imported (TF 2.21).
+
+    Args:
+        traced: the function's graph.
+        definition: its `FunctionDef`.
+        graph: the graph in which it is called.
     """
     return (
-        graph._get_control_flow_context() is None
+        not _is_within(graph)
         and function_graphs.looks_up(traced)
         and not function_graphs.is_compiled_by_xla(definition)
         and not function_graphs.passes_gradients_on(traced)
     )
 
 
-def _can_be_run(function, traced, definition, given, graph):
+def _can_be_run(function, traced, definition, given, is_open, graph):
     """Whether the Python of a function that looks up rows can be run where it would be called.
-
-    Loops and branches are then the graph's own, as in a layer that has them itself. TensorFlow does
-    not see to what they write, print or refuse, which is why a loop has to have no such effect.
 
     Args:
         function: what `tf.function` has made.
         traced: its graph, as it is for what it is called with.
         definition: the `FunctionDef` that it would call.
         given: what it is called with: a tuple of arguments, and a dict of those by name.
-        graph: the graph in which that is.
+        is_open: whether its loops and branches are to be the graph's own. TensorFlow does not see
+            to it then that happens in them what they write, print or refuse.
+        graph: the graph in which it is called.
     """
-    is_within = graph._get_control_flow_context() is not None
+    everywhere = () if _is_within(graph) else _INSIDES
     return (
         function_graphs.looks_up(traced)
         and not function_graphs.is_compiled_by_xla(definition)
-        and not function_graphs.has_effects(traced, only_in_loops=not is_within)
         # It made them when it was traced.
         and not function._created_variables
         # TensorFlow converts numbers to what the signature says.
         and (function.input_signature is None or all(map(tf.is_tensor, _flat(given))))
+        and not (is_open and function_graphs.has_effects(traced, everywhere))
+        and not (is_open and _has_unreadable_branches(traced))
     )
+
+
+def _has_unreadable_branches(traced):
+    is_asked = not generation.BRANCHES_IN_LOOPS_READ
+    return is_asked and function_graphs.reads_in_branches_of_loops(traced)
 
 
 def _flat(given):
     return tf.nest.flatten(given, expand_composites=True)
 
 
-def _results_of(function, given, graph, has_effects):
-    """Runs a function's Python in a graph, and returns what a call of the function returns."""
-    run = generation.python_of(function)
-    arguments, named = tf.nest.map_structure(
-        lambda one: tf.convert_to_tensor(one) if isinstance(one, _NUMPY) else one,
-        given,
-    )
-    with tf.name_scope('function'), _in_order(graph, has_effects) as mark_as_return:
-        return tf.nest.map_structure(
-            lambda one: None if one is None else mark_as_return(_converted(one)),
-            run(*arguments, **named),
-            expand_composites=True,
-        )
-
-
-#: What a function takes as a tensor, where another number of Python is part of its trace.
-_NUMPY = (np.ndarray, np.generic)
-
-
-def _converted(result):
-    is_array = isinstance(result, tf.TensorArray)
-    return result if is_array else tf.convert_to_tensor(result)
+@contextlib.contextmanager
+def _loops(are_open):
+    """While open, loops and branches that are made are the graph's own, or functions."""
+    if are_open or tf.control_flow_v2_enabled():
+        yield
+        return
+    tf.enable_control_flow_v2()
+    try:
+        yield
+    finally:
+        tf.disable_control_flow_v2()
 
 
 @contextlib.contextmanager
-def _in_order(graph, has_effects):
-    """While open, what has effects is made to run before the tensors that are marked.
+def _effects(traced, graph):
+    """While open, what has effects is made to run before the results.
 
     Yields:
-        A function from a tensor to what is returned of it.
+        A function from a tensor to what is to be returned of it.
     """
     # It is open already where a function is run within another one.
-    if not has_effects or graph._add_control_dependencies:
+    if graph._add_control_dependencies or not function_graphs.has_effects(traced):
         yield lambda tensor: tensor
         return
     tools = generation.FUNCTIONS
@@ -161,6 +169,29 @@ def _in_order(graph, has_effects):
         'tf_should_use._add_should_use_warning', [tools.tf_should_use], lambda one, **_: one
     ), tools.ControlDependencies() as dependencies:
         yield dependencies.mark_as_return
+
+
+#: What a function takes as a tensor, where another number of Python is part of its trace.
+_NUMPY = (np.ndarray, np.generic)
+
+
+def _results_of(function, given, result_of):
+    """Runs a function's Python, and returns what a call of the function returns."""
+    arguments, named = tf.nest.map_structure(
+        lambda one: tf.convert_to_tensor(one) if isinstance(one, _NUMPY) else one, given
+    )
+    with tf.name_scope('function'):
+        results = generation.python_of(function)(*arguments, **named)
+        return tf.nest.map_structure(
+            lambda one: None if one is None else result_of(_converted(one)),
+            results,
+            expand_composites=True,
+        )
+
+
+def _converted(result):
+    is_array = isinstance(result, tf.TensorArray)
+    return result if is_array else tf.convert_to_tensor(result)
 
 
 def _operations_of(function, inputs, graph):

@@ -4,6 +4,13 @@ from keras_parallax.compat import graph_queries
 from keras_parallax.compat.stack import generation
 from keras_parallax.compat.tensorflow_api import tf
 
+#: Operations that have functions, by what is done with them.
+LOOP, BRANCH, CALL = 'loop', 'branch', 'call'
+KINDS = {
+    'Case': BRANCH, 'If': BRANCH, 'PartitionedCall': CALL, 'StatefulPartitionedCall': CALL,
+    'StatelessCase': BRANCH, 'StatelessIf': BRANCH, 'StatelessWhile': LOOP, 'While': LOOP,
+}  # fmt: skip
+
 #: Operations that TensorFlow takes to be stateful, for what they read may change.
 _READS = {'ReadVariableOp', 'ResourceGather', 'ResourceGatherNd', 'VarHandleOp'}
 
@@ -11,49 +18,54 @@ _READS = {'ReadVariableOp', 'ResourceGather', 'ResourceGatherNd', 'VarHandleOp'}
 _BY_XLA = ('_XlaCompile', '_XlaMustCompile')
 
 
-def functions_of(operation):
-    """The graphs of the functions that an operation has: a call has one, a loop two."""
-    names = []
-    for attribute in operation.op_def.attr:
-        if attribute.type == 'func':
-            names.append(operation.get_attr(attribute.name).name)
-        elif attribute.type == 'list(func)':
-            names += [function.name for function in operation.get_attr(attribute.name)]
-    functions = [operation.graph._get_function(name) for name in names]
-    return [function.graph for function in functions if hasattr(function, 'graph')]
-
-
-def looks_up(graph):
-    """Whether a function looks up rows of a variable, itself or in a function that it has."""
-    handles = [tensor for tensor in graph.inputs if tensor.dtype == tf.resource]
-    return any(graph_queries.reads_of(handle).lookups for handle in handles) or any(
-        looks_up(inner) for operation in graph.get_operations() for inner in functions_of(operation)
-    )
-
-
-def has_effects(graph, only_in_loops=False):
-    """Whether a function does more than to compute its outputs: it writes, prints, or may fail.
+def looks_up(graph, only_within=()):
+    """Whether a function looks up rows of a variable, itself or in a function that it has.
 
     Args:
         graph: the function's graph.
-        only_in_loops: whether only that counts which loops do.
+        only_within: kinds of operations; if there are any, only what is done in one of them counts.
     """
-    for operation in graph.get_operations():
-        is_looped = not only_in_loops or operation.type in ('StatelessWhile', 'While')
-        inner = functions_of(operation)
-        if any(has_effects(one, only_in_loops=not is_looped) for one in inner):
-            return True
-        if inner or only_in_loops or operation.type in _READS:
-            continue
-        if generation.FUNCTIONS.is_stateful(operation):
-            return True
-    return False
+    return any(
+        _is_lookup(operation)
+        for operation, within in _operations(graph)
+        if not only_within or within.intersection(only_within)
+    )
+
+
+def _is_lookup(operation):
+    if not operation.inputs or not graph_queries.is_lookup(operation, operation.inputs[0]):
+        return False
+    source = operation.inputs[0]
+    while source.op.type in graph_queries.TRANSPARENT:
+        source = source.op.inputs[0]
+    return source.dtype == tf.resource
+
+
+def has_effects(graph, only_within=()):
+    """Whether a function does more than to compute its outputs: it writes, prints, or may fail."""
+    return any(
+        operation.type not in _READS
+        and not _functions_of(operation)
+        and generation.FUNCTIONS.is_stateful(operation)
+        for operation, within in _operations(graph)
+        if not only_within or within.intersection(only_within)
+    )
+
+
+def reads_in_branches_of_loops(graph):
+    """Whether a branch in a loop of a function is given a variable."""
+    return any(
+        LOOP in within
+        and KINDS.get(operation.type) == BRANCH
+        and any(tensor.dtype == tf.resource for tensor in operation.inputs)
+        for operation, within in _operations(graph)
+    )
 
 
 def passes_gradients_on(graph):
     """Whether a gradient may pass through a loop, a branch or a call that a function has."""
     return any(
-        functions_of(operation) and any(_has_gradient(output) for output in operation.outputs)
+        _functions_of(operation) and any(_has_gradient(output) for output in operation.outputs)
         for operation in graph.get_operations()
     )
 
@@ -68,3 +80,23 @@ def is_compiled_by_xla(definition):
     # To ask a map of a message for what it has not puts it in: TF 1.15 keeps the message.
     attributes = definition.attr
     return any(name in attributes and attributes[name].b for name in _BY_XLA)
+
+
+def _operations(graph, within=frozenset()):
+    """The operations of a function and of those that it has, each with the kinds it is within."""
+    for operation in graph.get_operations():
+        yield operation, within
+        for inner in _functions_of(operation):
+            yield from _operations(inner, within | {KINDS.get(operation.type, CALL)})
+
+
+def _functions_of(operation):
+    """The graphs of the functions that an operation has: a call has one, a loop two."""
+    names = []
+    for attribute in operation.op_def.attr:
+        if attribute.type == 'func':
+            names.append(operation.get_attr(attribute.name).name)
+        elif attribute.type == 'list(func)':
+            names += [function.name for function in operation.get_attr(attribute.name)]
+    functions = [operation.graph._get_function(name) for name in names]
+    return [function.graph for function in functions if hasattr(function, 'graph')]

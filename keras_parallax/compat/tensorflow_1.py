@@ -55,6 +55,8 @@ FUNCTION_CALLS = None
 
 FUNCTIONS = None
 
+BRANCHES_IN_LOOPS_READ = False
+
 concrete_function_of = python_of = None
 
 #: The Keras package that every process has: it is made of TensorFlow's.

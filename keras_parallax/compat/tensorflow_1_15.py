@@ -66,6 +66,9 @@ FUNCTION_CALLS = functional_ops, 'functional_ops.partitioned_call', 'f', 'args'
 
 FUNCTIONS = tensorflow_functions
 
+# `Incompatible types: <dtype: 'resource'> vs. int64`: test_function_calls.py has such a loop.
+BRANCHES_IN_LOOPS_READ = False
+
 
 def concrete_function_of(function, arguments, named):
     """What a `tf.function` calls for some arguments: a `ConcreteFunction` with a graph."""

@@ -86,6 +86,8 @@ FUNCTION_CALLS = None
 
 FUNCTIONS = None
 
+BRANCHES_IN_LOOPS_READ = False
+
 concrete_function_of = python_of = None
 
 USUAL_KERAS = 'keras'

@@ -54,6 +54,9 @@ FUNCTION_CALLS = (
 
 FUNCTIONS = tensorflow_functions
 
+#: Whether a loop of TensorFlow 1 has a gradient if a branch in it reads a variable.
+BRANCHES_IN_LOOPS_READ = True
+
 
 def concrete_function_of(function, arguments, named):
     """What a `tf.function` calls for some arguments: a `ConcreteFunction` with a graph."""

@@ -1,6 +1,6 @@
 """From a loss to a plan: describes how it reads each variable, in the plan's plain terms."""
 
-from keras_parallax.compat import control_flow, graph_queries, keras_api
+from keras_parallax.compat import control_flow, function_graphs, graph_queries, keras_api
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.planning import classify as rules
 from keras_parallax.planning.architectures import ALLREDUCE, PS
@@ -8,9 +8,6 @@ from keras_parallax.planning.plan import make_plan
 from keras_parallax.tables.id_index import index_of
 from keras_parallax.tables.loop_lookups import move_out
 from keras_parallax.tables.sharded_variable import ShardedVariable
-
-#: The operations that call a function.
-_CALLS = ('PartitionedCall', 'StatefulPartitionedCall')
 
 
 def name_of(variable):
@@ -59,15 +56,21 @@ def settle_functions(loss, variables, records):
     """Has functions of TensorFlow 2 that a loss calls give what their gradients need.
 
     TensorFlow adds outputs to the call of a `tf.function` when it is first asked for a gradient
-    through it, and a session that knows the call already does not see them. So a gradient is asked
-    for before one does, and not used (TF 2.21; the case `in_function` of
-    `tests/parallel/test_equality.py`).
+    through it, and a session that knows the call already does not see them. So gradients are asked
+    for before one does, and not used (TF 1.15, 2.15, 2.21; the cases `in_function` and
+    `loops_in_function` of `tests/parallel/test_equality.py`).
     """
     members = members_of(loss, records)
+    calls = [operation for operation in members if operation.type in function_graphs.KINDS]
     # A model whose tables have shards had its calls settled when it was compiled first.
     others = [one for one in variables if not isinstance(one, ShardedVariable)]
-    if others and any(operation.type in _CALLS for operation in members):
+    if not others:
+        return
+    # TensorFlow 1.15 adds some more when it is asked for the second time.
+    before, after = None, sum(len(call.outputs) for call in calls)
+    while calls and after != before:
         tf.gradients(loss, others)
+        before, after = after, sum(len(call.outputs) for call in calls)
 
 
 def described(uses):

@@ -176,6 +176,47 @@ def count_in_a_loop(layer, ids):
     return counted()
 
 
+def count_beside_a_lookup_in_a_loop(layer, ids):
+    """What a loop writes, which would have to be the graph's own."""
+
+    @tensorflow.function
+    def counted():
+        found = tensorflow.zeros_like(ids, 'float32')
+        for column in tensorflow.transpose(ids):
+            layer.count.assign_add(1.0)
+            found += tensorflow.gather(layer.table, column)
+        return found
+
+    return counted()
+
+
+def read_in_a_branch_of_a_loop(layer, ids):
+    @tensorflow.function
+    def looped():
+        found = tensorflow.zeros_like(ids, 'float32')
+        for column in tensorflow.transpose(ids):
+            if tensorflow.reduce_sum(column) > 0:
+                found += tensorflow.gather(layer.table, column)
+        return found
+
+    return looped()
+
+
+def read_an_array_twice(layer, ids):
+    """Which an array of a loop of TensorFlow 1 cannot be."""
+
+    @tensorflow.function
+    def looped():
+        rows = tensorflow.TensorArray('float32', 1, clear_after_read=None)
+        rows = rows.write(0, tensorflow.gather(layer.table, ids)[:, :, 0])
+        found = tensorflow.zeros_like(ids, 'float32')
+        for _ in tensorflow.range(2):
+            found += rows.read(0)
+        return found + rows.read(0)
+
+    return looped()
+
+
 def make_a_variable(layer, ids):
     @tensorflow.function
     def made():
@@ -187,12 +228,18 @@ def make_a_variable(layer, ids):
 
 
 #: Functions whose operations are imported, those whose Python is run, and those that are called.
-IMPORTED = (look_up, call_it_within)
-RUN = (
+IMPORTED = [look_up, call_it_within]
+RUN = [
     go_round, look_up_in_a_loop, look_up_in_a_branch, call_another, call_one_with_a_loop,
     in_a_branch, with_arguments, method_of_an_object, without_autograph, with_a_signature,
-)  # fmt: skip
-CALLED = (compile_it, count_in_a_loop, make_a_variable)
+    count_in_a_loop,
+]  # fmt: skip
+CALLED = [compile_it, count_beside_a_lookup_in_a_loop, make_a_variable]
+if TF1_15:
+    # Where an array is read twice, plain TensorFlow ends with a segmentation fault.
+    CALLED += [read_in_a_branch_of_a_loop]
+else:
+    RUN += [read_in_a_branch_of_a_loop, read_an_array_twice]
 
 
 def class_of(model, strategy):
