@@ -1,53 +1,33 @@
-"""Calls of functions of TensorFlow 2: the function's own operations, where it looks up rows.
+"""Calls of functions of TensorFlow 2: their Python is run in the graph, where it looks up rows.
 
 A `tf.function` is one operation of a graph, which reads the variables that it is given as a whole.
 What is within is another graph, in which nothing can be pulled or pushed. So a function that looks
-up rows of a variable is not called; its operations are made in the graph that would call it. They
-are imported; or, where it has loops, branches or calls of its own, its Python is run once more.
+up rows of a variable is not called; it is run once more, and makes its operations in the graph that
+would call it.
 """
 
 import contextlib
 import functools
-import inspect
 
 import numpy as np
 
-from keras_parallax.compat import function_graphs, patches, tensorflow_api
+from keras_parallax.compat import function_graphs, patches
 from keras_parallax.compat.stack import generation
 from keras_parallax.compat.tensorflow_api import tf
 
 
 def install(is_wanted):
-    """Has calls of functions that look up rows be made of the function's operations.
+    """Has functions that look up rows be run where they are called.
 
     Args:
-        is_wanted: function from a graph to whether that is so for calls in it.
+        is_wanted: function from a graph to whether that is so in it.
     """
-    if generation.FUNCTION_CALLS:
-        owner, target, *names = generation.FUNCTION_CALLS
-        patches.replace_method(target, owner, functools.partial(_call_of, is_wanted, names))
+    if generation.FUNCTIONS:
         patches.replace_method(
             'Function.__call__',
             generation.FUNCTIONS.FUNCTION,
             functools.partial(_function_call_of, is_wanted),
         )
-
-
-def _call_of(is_wanted, names, original):
-    """What makes a call in the default graph, and returns its outputs, or `original` does."""
-    signature = inspect.signature(original)
-
-    def call(*arguments, **named):
-        given = signature.bind(*arguments, **named).arguments
-        function, inputs = (given[name] for name in names)
-        graph = tf.get_default_graph()
-        if is_wanted(_outermost(graph)) and _can_be_imported(
-            function.graph, function.definition, graph
-        ):
-            return _operations_of(function, inputs, graph)
-        return original(*arguments, **named)
-
-    return call
 
 
 def _function_call_of(is_wanted, original):
@@ -58,11 +38,10 @@ def _function_call_of(is_wanted, original):
         if is_wanted(graph):
             concrete = generation.concrete_function_of(self, *given)
             traced, definition = concrete.graph, concrete.function_def
-            if not _can_be_imported(traced, definition, graph):
-                is_open = _is_within(graph) or function_graphs.looks_up(traced, _INSIDES)
-                if _can_be_run(self, traced, definition, given, is_open, graph):
-                    with _loops(is_open), _effects(traced, graph) as result_of:
-                        return _results_of(self, given, result_of)
+            is_open = _is_within(graph) or function_graphs.looks_up(traced, _INSIDES)
+            if _can_be_run(self, traced, definition, given, is_open, graph):
+                with _loops(is_open), _effects(traced, graph) as result_of:
+                    return _results_of(self, given, result_of)
         return original(self, *arguments, **named)
 
     return call
@@ -72,37 +51,9 @@ def _function_call_of(is_wanted, original):
 _INSIDES = (function_graphs.LOOP, function_graphs.BRANCH)
 
 
-def _outermost(graph):
-    """The graph for which a function is traced, if a graph is one of a function."""
-    while getattr(graph, 'outer_graph', None) is not None:
-        graph = graph.outer_graph
-    return graph
-
-
 def _is_within(graph):
     """Whether operations that a graph gets next are in a loop or a branch of it."""
     return graph._get_control_flow_context() is not None
-
-
-def _can_be_imported(traced, definition, graph):
-    """Whether a function looks up rows, and can be made of its operations.
-
-    That is not so in a loop, in a branch, and for XLA. Nor where a gradient may pass through a
-    loop, a branch or a call of its own: TensorFlow adds outputs to a loop for each gradient that is
-    asked for, which a session that has run it does not see, and the gradient of a call is an
-    attribute of an object in Python, which is not imported (TF 2.21).
-
-    Args:
-        traced: the function's graph.
-        definition: its `FunctionDef`.
-        graph: the graph in which it is called.
-    """
-    return (
-        not _is_within(graph)
-        and function_graphs.looks_up(traced)
-        and not function_graphs.is_compiled_by_xla(definition)
-        and not function_graphs.passes_gradients_on(traced)
-    )
 
 
 def _can_be_run(function, traced, definition, given, is_open, graph):
@@ -113,19 +64,19 @@ def _can_be_run(function, traced, definition, given, is_open, graph):
         traced: its graph, as it is for what it is called with.
         definition: the `FunctionDef` that it would call.
         given: what it is called with: a tuple of arguments, and a dict of those by name.
-        is_open: whether its loops and branches are to be the graph's own. TensorFlow does not see
-            to it then that happens in them what they write, print or refuse.
+        is_open: whether its loops and branches are to be the graph's own. In them, TensorFlow does
+            not see to what has an effect: that it is written, printed or refused.
         graph: the graph in which it is called.
     """
-    everywhere = () if _is_within(graph) else _INSIDES
+    open_ones = () if _is_within(graph) else _INSIDES
     return (
         function_graphs.looks_up(traced)
         and not function_graphs.is_compiled_by_xla(definition)
         # It made them when it was traced.
         and not function._created_variables
         # TensorFlow converts numbers to what the signature says.
-        and (function.input_signature is None or all(map(tf.is_tensor, _flat(given))))
-        and not (is_open and function_graphs.has_effects(traced, everywhere))
+        and (function.input_signature is None or _are_tensors(given))
+        and not (is_open and function_graphs.has_effects(traced, open_ones))
         and not (is_open and _has_unreadable_branches(traced))
     )
 
@@ -135,8 +86,8 @@ def _has_unreadable_branches(traced):
     return is_asked and function_graphs.reads_in_branches_of_loops(traced)
 
 
-def _flat(given):
-    return tf.nest.flatten(given, expand_composites=True)
+def _are_tensors(given):
+    return all(map(tf.is_tensor, tf.nest.flatten(given, expand_composites=True)))
 
 
 @contextlib.contextmanager
@@ -192,28 +143,3 @@ def _results_of(function, given, result_of):
 def _converted(result):
     is_array = isinstance(result, tf.TensorArray)
     return result if is_array else tf.convert_to_tensor(result)
-
-
-def _operations_of(function, inputs, graph):
-    """Makes a function's operations in a graph, and returns what it returns, a list of tensors."""
-    inner, given = function.graph, {}
-    for argument, value in zip(inner.inputs, inputs):
-        value = tf.convert_to_tensor(value)
-        if value.graph is not graph:
-            value = graph.capture(value)
-        given[argument.name] = given['^' + argument.op.name] = value
-    wanted = [tensor.name for tensor in inner.outputs]
-    wanted += [operation.name for operation in inner.control_outputs]
-    # It waits for what the call would wait for.
-    first = tf.no_op()
-    made = tf.import_graph_def(
-        inner.as_graph_def(), input_map=given, return_elements=wanted, name='function'
-    )
-    if first.control_inputs:
-        for operation in graph.get_operations():
-            if tensorflow_api.operation_id(operation) > tensorflow_api.operation_id(first):
-                tensorflow_api.add_control_inputs(operation, first.control_inputs)
-    outputs, effects = made[: len(inner.outputs)], made[len(inner.outputs) :]
-    # A call has run as a whole when its outputs are there.
-    with tf.control_dependencies(effects):
-        return [tf.identity(output) for output in outputs]

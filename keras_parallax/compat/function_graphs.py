@@ -62,19 +62,6 @@ def reads_in_branches_of_loops(graph):
     )
 
 
-def passes_gradients_on(graph):
-    """Whether a gradient may pass through a loop, a branch or a call that a function has."""
-    return any(
-        _functions_of(operation) and any(_has_gradient(output) for output in operation.outputs)
-        for operation in graph.get_operations()
-    )
-
-
-def _has_gradient(tensor):
-    # A list of tensors is a variant.
-    return tensor.dtype == tf.variant or tensor.dtype.is_floating or tensor.dtype.is_complex
-
-
 def is_compiled_by_xla(definition):
     """Whether TensorFlow has a function compiled, a `FunctionDef`."""
     # To ask a map of a message for what it has not puts it in: TF 1.15 keeps the message.

@@ -145,22 +145,8 @@ PATCHES = (
     ),
     Patch(
         METHOD,
-        'atomic_function.make_call_op_in_graph',
-        'a lookup within a function counts as one; once it is a call, only its readers can change',
-        'TF 2.15, 2.21',
-        'tests/unit/compat/test_function_calls.py::test_a_lookup_within_a_function_is_sparse',
-    ),
-    Patch(
-        METHOD,
-        'functional_ops.partitioned_call',
-        'as atomic_function.make_call_op_in_graph',
-        'TF 1.15',
-        'tests/unit/compat/test_function_calls.py::test_a_lookup_within_a_function_is_sparse',
-    ),
-    Patch(
-        METHOD,
         'Function.__call__',
-        'a lookup counts in a function that has loops too: its Python is run in the graph',
+        'a lookup within a function counts as one; once it is a call, only its readers can change',
         'TF 1.15, 2.15, 2.21',
         'tests/unit/compat/test_function_calls.py::test_a_lookup_within_a_function_is_sparse',
     ),

@@ -51,8 +51,6 @@ GRADIENTS = (tf, _gradients_impl, _gradients), 'gradients'
 #: The base class of data sets.
 DATASET = tf.data.Dataset
 
-FUNCTION_CALLS = None
-
 FUNCTIONS = None
 
 BRANCHES_IN_LOOPS_READ = False

@@ -22,7 +22,6 @@ from tensorflow.python.keras.mixed_precision.experimental import (
 )
 from tensorflow.python.keras.optimizer_v2 import optimizer_v2
 from tensorflow.python.keras.saving import hdf5_format
-from tensorflow.python.ops import functional_ops
 from tensorflow.python.ops import gradients_util as _gradients_util
 from tensorflow.python.training import training_ops
 from tensorflow.python.util import tf_decorator
@@ -61,8 +60,6 @@ USUAL_AGGREGATOR = None
 GRADIENTS = (_gradients_util,), '_GradientsHelper'
 
 DATASET = tf.data.Dataset
-
-FUNCTION_CALLS = functional_ops, 'functional_ops.partitioned_call', 'f', 'args'
 
 FUNCTIONS = tensorflow_functions
 

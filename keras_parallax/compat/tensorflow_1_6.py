@@ -82,8 +82,6 @@ GRADIENTS = (tf, tensorflow, _gradients_impl, _gradients), 'gradients'
 
 DATASET = tensorflow_1.DATASET
 
-FUNCTION_CALLS = None
-
 FUNCTIONS = None
 
 BRANCHES_IN_LOOPS_READ = False

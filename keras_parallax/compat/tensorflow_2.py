@@ -14,7 +14,6 @@ from keras_parallax.errors import CheckpointError, PlanError, StackError
 
 # isort: split
 from tensorflow.python.client import pywrap_tf_session as c_api
-from tensorflow.python.eager.polymorphic_function import atomic_function as _atomic_function
 from tensorflow.python.eager.polymorphic_function import autograph_util as _autograph_util
 from tensorflow.python.framework import tensor_util as _tensor_util
 from tensorflow.python.ops import gen_training_ops as training_ops
@@ -43,14 +42,6 @@ BY_RESOURCE = True
 GRADIENTS = (_gradients_util,), '_GradientsHelper'
 
 DATASET = tensorflow.data.Dataset
-
-#: Where a call of a function is made: a module, the function of it, and its arguments that are the
-#: function and its inputs. TensorFlow 2.13 has none of the kind.
-FUNCTION_CALLS = (
-    (_atomic_function, 'atomic_function.make_call_op_in_graph', 'atomic', 'tensor_inputs')
-    if hasattr(_atomic_function, 'make_call_op_in_graph')
-    else None
-)
 
 FUNCTIONS = tensorflow_functions
 

@@ -227,9 +227,9 @@ def make_a_variable(layer, ids):
     return made()
 
 
-#: Functions whose operations are imported, those whose Python is run, and those that are called.
-IMPORTED = [look_up, call_it_within]
+#: Functions whose Python is run, and those that are called.
 RUN = [
+    look_up, call_it_within,
     go_round, look_up_in_a_loop, look_up_in_a_branch, call_another, call_one_with_a_loop,
     in_a_branch, with_arguments, method_of_an_object, without_autograph, with_a_signature,
     count_in_a_loop,
@@ -247,7 +247,7 @@ def class_of(model, strategy):
     return table.kind, table.reason
 
 
-@pytest.mark.parametrize('call', IMPORTED + RUN)
+@pytest.mark.parametrize('call', RUN)
 def test_a_lookup_within_a_function_is_sparse(keras, call):
     with kp.ParallaxStrategy() as strategy:
         model = model_of(keras, call)
@@ -269,7 +269,7 @@ def test_without_a_strategy_functions_are_called(keras):
     assert [one for one in tf.get_default_graph().get_operations() if one.type in CALLS]
 
 
-@pytest.mark.parametrize('call', (*IMPORTED, *RUN, *CALLED))
+@pytest.mark.parametrize('call', (*RUN, *CALLED))
 def test_a_model_whose_output_a_function_makes_predicts_and_trains_as_plain_keras(keras, call):
     ids = np.arange(2 * cases.LENGTH).reshape(2, cases.LENGTH)
     rows = np.linspace(-1, 1, cases.ROWS).reshape(-1, 1)
