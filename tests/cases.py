@@ -357,6 +357,27 @@ def lookup_in_function(keras):
     return keras.models.Model(inputs, keras.layers.Dense(1, name='out')(looked))
 
 
+def layers_in_function(keras):
+    """Layers that a layer's function builds when it is called for the first time."""
+
+    class Built(keras.layers.Layer):
+        def __init__(self, **arguments):
+            super().__init__(**arguments)
+            self.words = keras.layers.Embedding(ROWS, WIDTH, name='words')
+            self.recurrent = keras.layers.SimpleRNN(WIDTH, name='recurrent')
+            self.dense = keras.layers.Dense(WIDTH, name='dense')
+
+        def compute_output_shape(self, input_shape):
+            return (input_shape[0], WIDTH)
+
+        @tensorflow.function
+        def call(self, inputs):
+            return self.recurrent(self.dense(self.words(inputs))) * self.words(inputs[:, 0])
+
+    inputs = keras.layers.Input((LENGTH,))
+    return keras.models.Model(inputs, keras.layers.Dense(1, name='out')(Built()(inputs)))
+
+
 def loops_in_function(keras):
     """Tables that functions of a layer look up, one of them in a loop."""
 
@@ -447,7 +468,7 @@ def in_function(keras):
 
 
 #: Models with layers that call functions of TensorFlow 2.
-CALLING = (in_function, lookup_in_function, loops_in_function)
+CALLING = (in_function, layers_in_function, lookup_in_function, loops_in_function)
 
 
 def two_outputs(keras):
@@ -811,6 +832,7 @@ if TF2:
     )
 if TF2:
     CASES['lookup_in_function'] = Case(lookup_in_function, batch=ids_and_targets)
+    CASES['layers_in_function'] = Case(layers_in_function, batch=ids_and_targets)
     CASES['loops_in_function'] = Case(
         loops_in_function,
         lambda keras: keras.optimizers.Adagrad(lr=0.1, epsilon=0.01),

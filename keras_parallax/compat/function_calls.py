@@ -72,8 +72,6 @@ def _can_be_run(function, traced, definition, given, is_open, graph):
     return (
         function_graphs.looks_up(traced)
         and not function_graphs.is_compiled_by_xla(definition)
-        # It made them when it was traced.
-        and not function._created_variables
         # TensorFlow converts numbers to what the signature says.
         and (function.input_signature is None or _are_tensors(given))
         and not (is_open and function_graphs.has_effects(traced, open_ones))

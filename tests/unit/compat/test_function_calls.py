@@ -232,9 +232,9 @@ RUN = [
     look_up, call_it_within,
     go_round, look_up_in_a_loop, look_up_in_a_branch, call_another, call_one_with_a_loop,
     in_a_branch, with_arguments, method_of_an_object, without_autograph, with_a_signature,
-    count_in_a_loop,
+    count_in_a_loop, make_a_variable,
 ]  # fmt: skip
-CALLED = [compile_it, count_beside_a_lookup_in_a_loop, make_a_variable]
+CALLED = [compile_it, count_beside_a_lookup_in_a_loop]
 if TF1_15:
     # Where an array is read twice, plain TensorFlow ends with a segmentation fault.
     CALLED += [read_in_a_branch_of_a_loop]
