@@ -13,7 +13,7 @@ import numpy as np
 
 from keras_parallax.compat import function_graphs, patches
 from keras_parallax.compat.stack import generation
-from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.compat.tensorflow_api import VARIABLES, tf
 
 
 def install(is_wanted):
@@ -110,7 +110,7 @@ def _effects(traced, graph):
     """
     # It is open already where a function is run within another one.
     if graph._add_control_dependencies or not function_graphs.has_effects(traced):
-        yield lambda tensor: tensor
+        yield _as_another
         return
     tools = generation.FUNCTIONS
     # TensorFlow says of an assertion that it is never used, which in a graph would be so.
@@ -120,24 +120,32 @@ def _effects(traced, graph):
         yield dependencies.mark_as_return
 
 
-#: What a function takes as a tensor, where another number of Python is part of its trace.
-_NUMPY = (np.ndarray, np.generic)
-
-
 def _results_of(function, given, result_of):
     """Runs a function's Python, and returns what a call of the function returns."""
-    arguments, named = tf.nest.map_structure(
-        lambda one: tf.convert_to_tensor(one) if isinstance(one, _NUMPY) else one, given
-    )
     with tf.name_scope('function'):
+        arguments, named = tf.nest.map_structure(_as_argument, given)
         results = generation.python_of(function)(*arguments, **named)
         return tf.nest.map_structure(
-            lambda one: None if one is None else result_of(_converted(one)),
+            lambda one: None if one is None else result_of(_as_tensor(one)),
             results,
             expand_composites=True,
         )
 
 
-def _converted(result):
-    is_array = isinstance(result, tf.TensorArray)
-    return result if is_array else tf.convert_to_tensor(result)
+def _as_argument(given):
+    """What the Python of a function sees of an argument."""
+    # A number of Python is part of the trace.
+    if isinstance(given, (np.ndarray, np.generic)):
+        return tf.convert_to_tensor(given)
+    if isinstance(given, VARIABLES) or not tf.is_tensor(given):
+        return given
+    return tf.nest.map_structure(_as_another, given, expand_composites=True)
+
+
+def _as_another(tensor):
+    """The same values, of which Keras does not know a mask: it does not see into a function."""
+    return tensor if isinstance(tensor, tf.TensorArray) else tf.identity(tensor)
+
+
+def _as_tensor(result):
+    return result if isinstance(result, tf.TensorArray) else tf.convert_to_tensor(result)

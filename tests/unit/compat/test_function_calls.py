@@ -1,5 +1,7 @@
 """Functions of TensorFlow 2 that look up rows are not called, and do the same."""
 
+import contextlib
+
 import cases
 import numpy as np
 import pytest
@@ -308,6 +310,39 @@ def test_a_function_has_run_as_a_whole_when_its_outputs_are_there(keras):
     for _ in range(2):
         model.predict(ids)
         assert keras.backend.get_value(model.layers[-1].count) == 5.0
+
+
+def test_a_function_hands_no_mask_on_as_in_plain_keras(keras):
+    """Neither of its arguments nor of its results, which Keras keeps as attributes of tensors."""
+
+    class Masking(keras.layers.Layer):
+        def __init__(self, **arguments):
+            super().__init__(**arguments)
+            self.words = keras.layers.Embedding(cases.ROWS, 3, mask_zero=True, name='words')
+            self.mean = keras.layers.SimpleRNN(3, return_sequences=True, name='mean')
+
+        @tensorflow.function
+        def call(self, ids, states):
+            words = self.words(tensorflow.gather(ids, tensorflow.range(cases.LENGTH), axis=1))
+            return words, self.mean(states)
+
+    def model_of_it():
+        ids = keras.layers.Input((cases.LENGTH,))
+        states = keras.layers.Embedding(cases.ROWS, 3, mask_zero=True, name='states')(ids)
+        words, means = Masking(name='masking')(ids, states=states)
+        outputs = [keras.layers.SimpleRNN(1)(one) for one in (words, means)]
+        return keras.models.Model(ids, keras.layers.add(outputs))
+
+    found = []
+    for has_strategy in (False, True):
+        keras.backend.clear_session()
+        with kp.ParallaxStrategy() if has_strategy else contextlib.ExitStack():
+            model = model_of_it()
+            model.compile(keras.optimizers.SGD(0.1), 'mse')
+        start = [np.linspace(-1, 1, np.prod(one.shape)).reshape(one.shape) for one in model.weights]
+        model.set_weights(start)
+        found.append(model.predict(np.eye(cases.LENGTH)))
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-5)
 
 
 def test_what_a_function_with_a_loop_writes_and_asserts_happens(keras, capfd):
