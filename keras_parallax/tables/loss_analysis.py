@@ -9,6 +9,9 @@ from keras_parallax.tables.id_index import index_of
 from keras_parallax.tables.loop_lookups import move_out
 from keras_parallax.tables.sharded_variable import ShardedVariable
 
+#: How often gradients are asked for at the most, for functions to have what those need.
+_GRADIENTS = 4
+
 
 def name_of(variable):
     """A variable's name without `:0`."""
@@ -64,13 +67,16 @@ def settle_functions(loss, variables, records):
     calls = [operation for operation in members if operation.type in function_graphs.KINDS]
     # A model whose tables have shards had its calls settled when it was compiled first.
     others = [one for one in variables if not isinstance(one, ShardedVariable)]
-    if not others:
+    if not calls or not others:
         return
-    # TensorFlow 1.15 adds some more when it is asked for the second time.
-    before, after = None, sum(len(call.outputs) for call in calls)
-    while calls and after != before:
+    before = None
+    # TensorFlow 1.15 adds some at the second time, too.
+    for _ in range(_GRADIENTS):
+        outputs = sum(len(call.outputs) for call in calls)
+        if outputs == before:
+            break
+        before = outputs
         tf.gradients(loss, others)
-        before, after = after, sum(len(call.outputs) for call in calls)
 
 
 def described(uses):
