@@ -33,8 +33,20 @@ def _name_of_generation():
     return 'tensorflow_1_15' if has_newer_optimizers else 'tensorflow_1'
 
 
+def _generation():
+    try:
+        return importlib.import_module('keras_parallax.compat.' + _name_of_generation())
+    except StackError:
+        raise
+    except ImportError as error:
+        raise StackError(
+            'keras-parallax needs a part of TensorFlow that TensorFlow %s has not (%s); get one '
+            'that has it with: %s' % (tensorflow.__version__, error, SUPPORTED['TensorFlow'][1])
+        ) from error
+
+
 #: The module of ours that knows this TensorFlow, and the Keras packages beside it.
-generation = importlib.import_module('keras_parallax.compat.' + _name_of_generation())
+generation = _generation()
 
 #: TensorFlow by the names of TensorFlow 1, which the engine uses.
 tf = generation.tf

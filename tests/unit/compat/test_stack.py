@@ -43,6 +43,18 @@ class Missing:
 sys.meta_path.insert(0, Missing())
 """
 
+#: Takes from TensorFlow what each of our modules for one needs.
+WITHOUT_GRADIENTS = """
+import sys
+import tensorflow.python.ops.gradients
+
+ops = sys.modules['tensorflow.python.ops']
+for name in ('gradients_impl', 'gradients_util'):
+    if hasattr(ops, name):
+        delattr(ops, name)
+    sys.modules['tensorflow.python.ops.' + name] = None
+"""
+
 
 def output_of(script, path=None, legacy='1'):
     """What a fresh Python prints for a script, with a folder before everything installed."""
@@ -142,6 +154,12 @@ def test_a_missing_tensorflow_is_named_with_the_way_to_get_it():
 def test_a_tensorflow_that_cannot_be_loaded_is_told_with_the_cause(tmp_path):
     fake(tmp_path, {'tensorflow/__init__.py': "raise ImportError('libcuda.so.1: not found')\n"})
     assert 'libcuda.so.1: not found' in stack_error(output_of(IMPORT, tmp_path))
+
+
+def test_a_tensorflow_that_lacks_what_is_needed_is_told_with_what_that_is():
+    message = stack_error(output_of(WITHOUT_GRADIENTS + IMPORT))
+    assert 'needs a part of TensorFlow that TensorFlow ' in message
+    assert 'gradients' in message and SUPPORTED['TensorFlow'][1] in message
 
 
 def test_a_horovod_without_tensorflow_is_told_with_the_way_to_build_it(tmp_path):
