@@ -323,38 +323,36 @@ def pass_through(targets, output):
     return output
 
 
+def model_of_functions(keras, tables, call):
+    """A model of one layer with tables and a `scale`, whose `call(layer, ids)` has functions."""
+    weights = dict.fromkeys(tables, (ROWS, WIDTH))
+    layer = layer_class(
+        keras,
+        lambda self, inputs: call(self, tensorflow.cast(inputs, 'int32')),
+        dict(weights, scale=(1, WIDTH)),
+        lambda shape: (shape[0], WIDTH),
+    )
+    inputs = keras.layers.Input((LENGTH,))
+    looked = layer(name='looked')(inputs)
+    return keras.models.Model(inputs, keras.layers.Dense(1, name='out')(looked))
+
+
 def lookup_in_function(keras):
     """A table that one function of a layer looks up, whose sum another function makes."""
 
-    class Looked(keras.layers.Layer):
-        def build(self, input_shape):
-            self.table = self.add_weight(
-                name='table', shape=(ROWS, WIDTH), initializer='uniform', dtype='float32'
-            )
-            self.scale = self.add_weight(
-                name='scale', shape=(WIDTH,), initializer='ones', dtype='float32'
-            )
-            self.built = True
+    def call(layer, ids):
+        @tensorflow.function
+        def rows_of(ids):
+            tensorflow.debugging.assert_less(ids, ROWS)
+            return tensorflow.gather(layer.table, ids)
 
-        def compute_output_shape(self, input_shape):
-            return (input_shape[0], WIDTH)
+        @tensorflow.function
+        def summed(ids):
+            return tensorflow.reduce_sum(tensorflow.tanh(rows_of(ids) * layer.scale), 1)
 
-        def call(self, inputs):
-            @tensorflow.function
-            def rows_of(ids):
-                tensorflow.debugging.assert_less(ids, ROWS)
-                return tensorflow.gather(self.table, ids)
+        return summed(ids)
 
-            @tensorflow.function
-            def summed(ids):
-                rows = rows_of(tensorflow.cast(ids, 'int32')) * self.scale
-                return tensorflow.reduce_sum(tensorflow.tanh(rows), 1)
-
-            return summed(inputs)
-
-    inputs = keras.layers.Input((LENGTH,))
-    looked = Looked(name='looked')(inputs)
-    return keras.models.Model(inputs, keras.layers.Dense(1, name='out')(looked))
+    return model_of_functions(keras, ['table'], call)
 
 
 def layers_in_function(keras):
@@ -381,52 +379,33 @@ def layers_in_function(keras):
 def loops_in_function(keras):
     """Tables that functions of a layer look up, one of them in a loop."""
 
-    class Looked(keras.layers.Layer):
-        def build(self, input_shape):
-            self.once, self.by_column = (
-                self.add_weight(
-                    name=name, shape=(ROWS, WIDTH), initializer='uniform', dtype='float32'
-                )
-                for name in ('once', 'by_column')
-            )
-            self.scale = self.add_weight(
-                name='scale', shape=(WIDTH,), initializer='ones', dtype='float32'
-            )
-            self.built = True
+    def call(layer, ids):
+        @tensorflow.function
+        def scaled(rows):
+            for _ in tensorflow.range(2):
+                rows = tensorflow.tanh(rows * layer.scale)
+            return tensorflow.reduce_sum(rows, 1)
 
-        def compute_output_shape(self, input_shape):
-            return (input_shape[0], WIDTH)
+        @tensorflow.function
+        def looked_up(ids):
+            tensorflow.debugging.assert_less(ids, ROWS)
+            return scaled(tensorflow.gather(layer.once, ids))
 
-        def call(self, inputs):
-            @tensorflow.function
-            def scaled(rows):
-                for _ in tensorflow.range(2):
-                    rows = tensorflow.tanh(rows * self.scale)
-                return tensorflow.reduce_sum(rows, 1)
+        @tensorflow.function
+        def looked_up_in_a_loop(ids):
+            found = tensorflow.zeros_like(ids[:, :1], 'float32')
+            found = tensorflow.tile(found, [1, WIDTH])
+            for column in tensorflow.transpose(ids):
+                rows = tensorflow.nn.embedding_lookup(layer.by_column, column)
+                if tensorflow.reduce_sum(layer.scale) > 0.0:
+                    found += rows
+                else:
+                    found -= rows
+            return found
 
-            @tensorflow.function
-            def looked_up(ids):
-                tensorflow.debugging.assert_less(ids, ROWS)
-                return scaled(tensorflow.gather(self.once, ids))
+        return looked_up(ids) + looked_up_in_a_loop(ids)
 
-            @tensorflow.function
-            def looked_up_in_a_loop(ids):
-                found = tensorflow.zeros_like(ids[:, :1], 'float32')
-                found = tensorflow.tile(found, [1, WIDTH])
-                for column in tensorflow.transpose(ids):
-                    rows = tensorflow.nn.embedding_lookup(self.by_column, column)
-                    if tensorflow.reduce_sum(self.scale) > 0.0:
-                        found += rows
-                    else:
-                        found -= rows
-                return found
-
-            ids = tensorflow.cast(inputs, 'int32')
-            return looked_up(ids) + looked_up_in_a_loop(ids)
-
-    inputs = keras.layers.Input((LENGTH,))
-    looked = Looked(name='looked')(inputs)
-    return keras.models.Model(inputs, keras.layers.Dense(1, name='out')(looked))
+    return model_of_functions(keras, ['once', 'by_column'], call)
 
 
 def wide_rows(keras):
