@@ -20,6 +20,8 @@ COMMAND = keras_parallax_command.__file__
 
 #: Versions of TensorFlow and Horovod that the other stacks have, and what is asked for here.
 OTHER_TENSORFLOW, TENSORFLOW = ('1.11.0', '2.x') if TF2 else ('2.0.0', '1.11.x or 1.6.x')
+if TF1_15:
+    TENSORFLOW = '1.15.x'
 OTHER_HOROVOD, HOROVOD = ('0.19.5', '0.28.x') if TF2 else ('0.28.1', '0.19.x')
 
 #: Ends well only if the package cannot be imported, and prints why.
