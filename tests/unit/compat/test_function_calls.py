@@ -162,6 +162,16 @@ def with_a_signature(layer, ids):
     return looked(ids)
 
 
+def with_a_signature_of_a_number(layer, ids):
+    """Which TensorFlow makes a tensor of the type that is asked for."""
+    signature = [tensorflow.TensorSpec([], 'float32')]
+    looked = tensorflow.function(
+        lambda scale: tensorflow.gather(layer.table, ids)[:, :, 0] * scale,
+        input_signature=signature,
+    )
+    return looked(3)
+
+
 def compile_it(layer, ids):
     return tensorflow.function(lambda: tensorflow.gather(layer.table, ids)[:, :, 0], **BY_XLA)()
 
@@ -238,9 +248,11 @@ RUN = [
 ]  # fmt: skip
 CALLED = [compile_it, count_beside_a_lookup_in_a_loop]
 if TF1_15:
-    # Where an array is read twice, plain TensorFlow ends with a segmentation fault.
+    # Plain TensorFlow refuses a number for a signature, and where an array is read twice, it ends
+    # with a segmentation fault.
     CALLED += [read_in_a_branch_of_a_loop]
 else:
+    CALLED += [with_a_signature_of_a_number]
     RUN += [read_in_a_branch_of_a_loop, read_an_array_twice]
 
 
