@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help env install demo demo-mnist demo-nmt demo-skip-thoughts demo-resnet50 demo-criteo demo-two-tower test test-all test-equality test-core test-unit test-parallel test-outside lint format layers docs image bench bench-one bench-smoke bench-soak clean distclean
+.PHONY: help env install demo demo-mnist demo-nmt demo-skip-thoughts demo-resnet50 demo-criteo demo-two-tower test test-all test-equality test-core test-keras3 test-unit test-parallel test-outside fuzz lint format layers docs image bench bench-one bench-smoke bench-soak clean distclean
 
 # The environment of the stack that STACK names, or else of the first one whose Python is there. Asked
 # for where it is first needed.
@@ -45,7 +45,7 @@ demo: install ## Train the example on two processes of this machine (DEMO_ARGS=.
 	@echo 'To try next: text of your own, in .txt files; all of it by Horovod; the cost on 8 hosts.'
 	@echo '  make demo$(if $(STACK), STACK=$(STACK)) DEMO_ARGS="--data DIR"'
 	@echo '  make demo$(if $(STACK), STACK=$(STACK)) DEMO_ARGS="--architecture allreduce"'
-	@echo '  cd examples && ../$(ENV)/bin/keras-parallax plan lm1b:build_model --hosts 8 --alpha .02'
+	@echo '  cd examples && ../$(ENV)/bin/keras-parallax plan lm1b:build_model --hosts 8 --density .02'
 
 demo-mnist: install ## The same with Horovod's first example, which reads digits (DEMO_ARGS=...)
 	$(call train_on_two,examples/mnist.py)
@@ -71,29 +71,48 @@ SUITE := tests/cluster tests/parallel tests/unit benchmarks/tests
 BEGAN := $(shell date +%s)
 REPORT = @echo "$@: $$(( $$(date +%s) - $(BEGAN) )) s since make began"
 
-test: ## Run a test of everything; root (PYTEST_ARGS=...)
+# The longest first, so that no process waits for another at the end.
+test: ## Run a test of everything; root (ALL=1: with all parameters; PYTEST_ARGS=...)
 	@scripts/make_env.sh --cluster --install $(if $(CI),--browser)
-	$(SIDE_BY_SIDE) -m 'not exhaustive' $(PYTEST_ARGS) $(SUITE)
+	$(SIDE_BY_SIDE) $(if $(ALL),,-m 'not exhaustive') $(PYTEST_ARGS) $(if $(ALL),tests/outside) $(SUITE)
 	$(REPORT)
 
-# The longest first, so that no process waits for another at the end.
 test-all: ## Run these, all other tests, and code of others on us (tests/README.md)
-	@scripts/make_env.sh --cluster --install $(if $(CI),--browser)
-	$(SIDE_BY_SIDE) $(PYTEST_ARGS) tests/outside $(SUITE)
-	$(REPORT)
+	@$(MAKE) test ALL=1
 
 EQUALITY := tests/parallel/test_equality.py::test_workers_equal_plain_keras_on_the_joined_batch
 
 test-equality: install ## Compare two ranks with plain Keras of another stack (STACK=tf1.15)
-	$(PYTEST) -m 'not exhaustive' $(PYTEST_ARGS) $(EQUALITY)
+	$(SIDE_BY_SIDE) -m 'not exhaustive' $(PYTEST_ARGS) $(EQUALITY)
 	$(REPORT)
 
-# That, and what reads the insides of Keras and TensorFlow.
-CORE := $(EQUALITY) \
-	$(addprefix tests/unit/,callbacks checkpoint compat layers step tables updates)
+# What most wrong numbers with TensorFlow 2 were found by.
+LOSSES := $(addprefix tests/parallel/test_equality.py::test_, \
+	workers_equal_plain_keras_where_masks_and_weights_divide_a_loss \
+	workers_equal_plain_keras_where_terms_of_a_loss_are_sums \
+	a_table_that_is_made_dense_moves_the_rows_that_plain_keras_moves)
+LIVES := tests/parallel/test_life_cycles.py tests/parallel/test_random_models.py
 
-test-core: install ## Run what tells most of another stack (STACK=tf2.21)
+KERAS_3 := tests/parallel/test_keras3.py tests/parallel/test_keras3_behaviour.py
+
+# That, and what reads the insides of Keras and TensorFlow.
+CORE := $(EQUALITY) $(LOSSES) $(LIVES) $(KERAS_3) \
+	tests/parallel/test_keras3_memory.py tests/cluster/test_keras3_on_hosts.py \
+	$(addprefix tests/unit/,callbacks checkpoint compat engine/step engine/tables engine/updates keras3 layers)
+
+test-core: ## Run what tells most of another stack (STACK=tf2.21)
+	@scripts/make_env.sh --cluster --install
 	$(SIDE_BY_SIDE) -m 'not exhaustive' $(PYTEST_ARGS) $(CORE)
+	$(REPORT)
+
+# Keras is Python alone: another version is put into a folder, and takes no environment of its own.
+KERAS = 3.12.4
+OTHER_KERAS = $(ENV)/keras-$(KERAS)
+
+test-keras3: install ## Run what reads the insides of Keras 3 with another version (KERAS=3.12.4 STACK=tf2.21)
+	$(ENV)/bin/pip install -qq --no-deps --upgrade --target $(OTHER_KERAS) keras==$(KERAS)
+	PYTHONPATH=$(CURDIR)/$(OTHER_KERAS) $(SIDE_BY_SIDE) -m 'not exhaustive' $(PYTEST_ARGS) $(KERAS_3) \
+		tests/unit/keras3 -k 'with_jax or tensorflow and not failure and not with_tensorflow'
 	$(REPORT)
 
 test-unit: install ## Run the tests that need one process
@@ -105,16 +124,26 @@ test-parallel: install ## Run the tests that start horovodrun on this machine
 test-outside: install ## Run code of others on us, from the package registry and of a folder (OUTSIDE=DIR)
 	OUTSIDE="$(OUTSIDE)" $(PYTEST) $(PYTEST_ARGS) tests/outside
 
+# Where a draw fails, its script is in fuzz/, and `FUZZ_ARGS` are those of the file.
+fuzz: install ## Compare random models with plain Keras (SEEDS=1-20 STACK=tf2.21 FUZZ_ARGS=...)
+	$(RUN) $(ENV)/bin/python tests/random_models/fuzz.py --seeds $(or $(SEEDS),1) $(FUZZ_ARGS)
+	$(REPORT)
+
 .venv-tools/stamp: requirements/tools.txt scripts/make_tools.sh
 	@scripts/make_tools.sh
 	@touch $@
 
-lint: .venv-tools/stamp ## Check style, folders and their picture, what pages cite, manifests, the Dockerfile
+# mypy is there where the tools have Python 3.10 or newer.
+TYPES = $(if $(wildcard .venv-tools/bin/mypy),.venv-tools/bin/mypy,@echo 'types: not checked, for mypy needs Python 3.10')
+
+lint: .venv-tools/stamp ## Check style, types, folders and their picture, what pages cite, manifests, the Dockerfile
 	.venv-tools/bin/ruff check .
 	.venv-tools/bin/ruff format --check .
 	.venv-tools/bin/python scripts/check_references.py
 	.venv-tools/bin/python scripts/check_private_names.py
 	.venv-tools/bin/python scripts/check_running.py
+	$(TYPES)
+	.venv-tools/bin/python scripts/check_keywords.py
 	PYTHONPATH=. .venv-tools/bin/lint-imports --no-cache
 	PYTHONPATH=. .venv-tools/bin/python scripts/draw_layers.py --check
 

@@ -6,6 +6,7 @@ import sys
 
 
 def main():
+    # type: () -> None
     """Runs the command line; `keras-parallax doctor` also where the package cannot be imported."""
     problem = None
     try:
@@ -19,7 +20,8 @@ def main():
         import importlib.util
 
         spec = importlib.util.find_spec('keras_parallax')
-        sys.modules['keras_parallax'] = importlib.util.module_from_spec(spec)
+        # The spec is there: it is the package's own, which was found to refuse.
+        sys.modules['keras_parallax'] = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
     try:
         from keras_parallax.commands import cli
 

@@ -40,7 +40,9 @@ setup(
     # The command's entry point is outside the package, to survive a package that refuses to load.
     py_modules=['keras_parallax_command'],
     packages=find_packages(include=['keras_parallax', 'keras_parallax.*']),
-    package_data={'keras_parallax': ['planning/page.html', 'profiles/page.html']},
+    package_data={
+        'keras_parallax': ['planning/plan_page.html', 'observing/trace_page.html', 'py.typed']
+    },
     # The code uses f-strings.
     python_requires='>=3.6',
     entry_points={'console_scripts': ['keras-parallax = keras_parallax_command:main']},
@@ -54,6 +56,7 @@ setup(
         'six',
         'tabulate',
         'tqdm',
+        'typing_extensions>=4.1.0',
     ]
     + on(
         "python_version < '3.7'",

@@ -59,7 +59,8 @@ def train(cluster, spec, bandwidth, cores, path):
         raise click.ClickException(measure.last_words(job.wait(1), LIMIT_SECONDS))
     job.wait(measure.LEAVING_SECONDS)
     cluster.end_processes()
-    # A step is as long as the rank that took longest. The first one comes before the links' speed.
+    # A step is as long as the worker that took longest. The first one comes before the links'
+    # speed.
     return [0.0] + [max(step) for step in zip(*(rank['seconds'] for rank in seen[0]))][1:]
 
 

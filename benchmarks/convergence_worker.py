@@ -1,4 +1,4 @@
-"""One rank of a job that trains for `convergence.py`, which judges the weights that it leaves.
+"""One worker of a job that trains for `convergence.py`, which judges the weights that it leaves.
 
 Started by `horovodrun` with the JSON of what `convergence.py` makes and the path that the names of
 the job's files begin with: see `phases`. Rank 0 leaves the weights every so many steps, in
@@ -15,7 +15,7 @@ from measuring import phases
 from systems import catalog
 from works import models
 
-from keras_parallax.job.collectives import Gatherer
+from keras_parallax.engine.job.collectives import Gatherer
 
 
 def train(spec, path):
@@ -36,7 +36,7 @@ def train(spec, path):
             gather(None)
             if rank == 0:
                 phases.wait_for_links(path, 0)
-        # Step by step the ranks go on together in any system, so this holds up none of them.
+        # Step by step the workers go on together in any system, so this holds up none of them.
         gather(None)
         if rank == 0 and (number + 1) % spec['every'] == 0:
             np.savez('%s.%d.npz' % (path, number + 1), *training.weights())

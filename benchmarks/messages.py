@@ -3,7 +3,7 @@
     horovodrun -np 2 -H localhost:2 python benchmarks/messages.py --system hybrid
     horovodrun -np 2 -H localhost:2 python benchmarks/messages.py --system hvd-allgather
 
-Rank 0 prints a line of JSON: the median of a step's time, processor time of a rank and step, and
+Rank 0 prints a line of JSON: the median of a step's time, processor time of a worker and step, and
 (of ours) how many tensors the servers have sent each other in a step that TensorFlow traced.
 """
 
@@ -22,10 +22,10 @@ from measuring import meter
 from systems import catalog
 from works import models
 
-from keras_parallax.job.collectives import Gatherer
-from keras_parallax.session.graph_scope import scope_of
-from keras_parallax.step.train_step import step_of
-from keras_parallax.tables.pull import redirect_readers
+from keras_parallax.engine.job.collectives import Gatherer
+from keras_parallax.engine.session.graph_scope import scope_of
+from keras_parallax.engine.step.train_step import step_of
+from keras_parallax.engine.tables.pull import redirect_readers
 
 
 def loopback():
@@ -39,7 +39,7 @@ def traced(model, batch):
     scope = scope_of(model.total_loss.graph)
     # TensorFlow 1.11 traces nothing of the functions that Keras makes for a server's session; so
     # the step is run by name, with what only those functions read put into the graph.
-    for connection in step_of(model).connections:
+    for connection in step_of(model).runs.connections:
         redirect_readers(connection.replaced, connection.replacement)
     scope.sessions.open()
     feeds = model._feed_inputs + model._feed_targets + model._feed_sample_weights

@@ -15,8 +15,8 @@ import tensorflow as tf
 from works import judges, models
 
 import keras_parallax as kp
-from keras_parallax.job import job
-from keras_parallax.updates import stochastic_rounding
+from keras_parallax.engine.job import job
+from keras_parallax.engine.updates import stochastic_rounding
 
 KINDS = {'32 bits': None, '16 bits': 'float16', '16 bits, to the nearest': 'float16'}
 #: Name of a work to what it is made with; all of them learn enough in some minutes on two cores.
@@ -27,7 +27,7 @@ WORKS = {
 
 
 def log_loss(work, model, weights, batches=8):
-    """The mean loss on batches of a rank that there is not."""
+    """The mean loss on batches of a worker that there is not."""
     del weights
     held_out = work.batches(judges.HELD_OUT_RANK, batches)
     return float(np.mean([model.test_on_batch(*batch) for batch in held_out]))

@@ -59,7 +59,7 @@ def bytes_of(path):
 
 
 def measure(step, act, repeats, before=None):
-    """How long all ranks take for a function of nothing.
+    """How long all workers take for a function of nothing.
 
     Args:
         step: the `TrainStep`.
@@ -68,16 +68,16 @@ def measure(step, act, repeats, before=None):
         before: another, which is called before it each time and not measured.
 
     Returns:
-        The medians of the seconds, and of the seconds of processor of all ranks together.
+        The medians of the seconds, and of the seconds of processor of all workers together.
     """
     took, processor = [], []
     for _ in range(repeats):
         if before is not None:
             before()
-        step.gather(None)
+        step.job.gather(None)
         began = time.perf_counter(), time.process_time()
         act()
-        processor.append(sum(step.gather(time.process_time() - began[1])))
+        processor.append(sum(step.job.gather(time.process_time() - began[1])))
         took.append(time.perf_counter() - began[0])
     return statistics.median(took), statistics.median(processor)
 

@@ -35,7 +35,7 @@ EARLY_KILLS = 8
 LATER_SECONDS = {'start': 6, 'resume': 0.5, 'train': 0.5}
 #: Epochs for each kill, more than pass while one is late; and at the end, without a kill.
 EPOCHS_PER_KILL, LAST_EPOCHS = 6, 20
-#: Horovod's launcher sometimes hangs before it has started a rank; see `tests/launch.py`.
+#: Horovod's launcher sometimes hangs before it has started a worker; see `tests/launch.py`.
 LAUNCH_SECONDS = 90
 #: The whole soak is given up when nothing has happened for so long.
 PATIENCE_SECONDS = 300
@@ -86,7 +86,7 @@ class Run:
             return log.read()
 
     def states(self):
-        """What each rank reported last, a list of dicts; `{}` of one that has not yet."""
+        """What each worker reported last, a list of dicts; `{}` of one that has not yet."""
         found = []
         for rank in range(RANKS):
             try:
@@ -97,7 +97,7 @@ class Run:
         return found
 
     def wait_for(self, reached, seconds=PATIENCE_SECONDS):
-        """Waits until `reached(states)` is true of every rank's state, and returns the states.
+        """Waits until `reached(states)` is true of every worker's state, and returns the states.
 
         Raises:
             Failure: the run ended before.
@@ -138,7 +138,7 @@ def places(kills, epochs, chance):
 
 
 def is_alive(pid, folder):
-    """Whether a process is still the rank that it was."""
+    """Whether a process is still the worker that it was."""
     try:
         with open('/proc/%d/cmdline' % pid) as file:
             return folder in file.read()
@@ -147,7 +147,7 @@ def is_alive(pid, folder):
 
 
 def started_anew(run, attempt):
-    """Waits until every rank of an attempt is there; returns how often the launcher hung.
+    """Waits until every worker of an attempt is there; returns how often the launcher hung.
 
     Raises:
         Failure: an attempt ended that nobody had ended.
@@ -160,7 +160,7 @@ def started_anew(run, attempt):
 
 
 def has_started(run, attempt):
-    """Waits until every rank of an attempt is there; returns whether they came in time."""
+    """Waits until every worker of an attempt is there; returns whether they came in time."""
     try:
         states = run.wait_for(lambda state: state['restart'] >= attempt, LAUNCH_SECONDS)
     except TimeoutError:
@@ -171,7 +171,7 @@ def has_started(run, attempt):
 
 
 def end_launcher(run):
-    """Kills a launcher that has started no rank."""
+    """Kills a launcher that has started no worker."""
     found = subprocess.run(
         ['pgrep', '-P', str(run.process.pid)], stdout=subprocess.PIPE, universal_newlines=True
     )
@@ -180,7 +180,7 @@ def end_launcher(run):
 
 
 def kill(run, attempt, place, chance):
-    """Kills a rank of an attempt at a random time; returns what it was doing.
+    """Kills a worker of an attempt at a random time; returns what it was doing.
 
     Args:
         run: the `Run`.
@@ -212,7 +212,7 @@ def kill(run, attempt, place, chance):
 
 
 def soak(run, kills, epochs, chance):
-    """Kills ranks of a run until its end.
+    """Kills workers of a run until its end.
 
     Returns:
         A list of what `kill` returns, and how often the launcher hung.
@@ -260,7 +260,7 @@ def differences(found, expected):
 @click.option('--seed', default=0, show_default=True, help='Of where the kills come.')
 @click.option('--out', default=DEFAULT_OUT, help='JSON file of the result.')
 def main(kills, seed, out):
-    """Kills ranks of a training run at random, and compares its end with that of a quiet run."""
+    """Kills workers of a training run at random, and compares its end with that of a quiet run."""
     epochs = EPOCHS_PER_KILL * kills + LAST_EPOCHS
     with contextlib.ExitStack() as stack:
         stack.enter_context(namespaces.signals_unwind())

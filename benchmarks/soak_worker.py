@@ -1,6 +1,6 @@
 """Run by `soak.py`: trains a small model that saves after each epoch, from where it last was.
 
-Usage: soak_worker.py FOLDER EPOCHS. Each rank tells in FOLDER/rank-RANK what it is doing; rank 0
+Usage: soak_worker.py FOLDER EPOCHS. Each worker tells in FOLDER/rank-RANK what it is doing; rank 0
 leaves the final weights and slots in FOLDER/final.npz.
 """
 
@@ -14,7 +14,7 @@ ROWS, WIDTH, LENGTH, BATCH, BATCHES = 2000, 16, 4, 16, 6
 
 
 class Report:
-    """Tells `soak.py` what this rank does."""
+    """Tells `soak.py` what this worker does."""
 
     def __init__(self, folder):
         self._path = os.path.join(folder, 'rank-%d' % RANK)

@@ -40,7 +40,7 @@ def take(cluster, spec, speeds):
         speeds: Mbit/s of the links in each phase, `None` for no limit.
 
     Returns:
-        For each phase what all ranks saw, a list of lists.
+        For each phase what all workers saw, a list of lists.
 
     Raises:
         ClusterError: the job failed.
@@ -79,8 +79,8 @@ def rounds_of(ranks):
     """The median step of both models in each round, seconds: a list of pairs.
 
     Args:
-        ranks: for each rank the rounds that `table_steps_worker.rounds_of` returns. A step is as
-            long as the rank that took longest.
+        ranks: for each worker the rounds that `table_steps_worker.rounds_of` returns. A step is as
+            long as the worker that took longest.
     """
     return [
         [statistics.median(map(max, zip(*of_model))) for of_model in zip(*of_round)]
@@ -89,7 +89,7 @@ def rounds_of(ranks):
 
 
 def kept(case, hosts, speed, ranks):
-    """What is kept of what all ranks saw in a phase: a dict for each way to draw ids."""
+    """What is kept of what all workers saw in a phase: a dict for each way to draw ids."""
     return [
         {
             'title': '%s, width %d' % (case.title, case.width),

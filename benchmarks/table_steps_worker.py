@@ -1,4 +1,4 @@
-"""One rank of a job that trains both models of a case in turn, for `table_steps.py`.
+"""One worker of a job that trains both models of a case in turn, for `table_steps.py`.
 
 Started by `horovodrun` with the JSON of what `table_steps.py` makes and the path that the names of
 the job's files begin with: see `phases`.
@@ -12,7 +12,7 @@ import horovod.tensorflow as hvd
 from measuring import phases, schedule
 from works import table_pairs
 
-from keras_parallax.job.collectives import Gatherer
+from keras_parallax.engine.job.collectives import Gatherer
 
 
 def rounds_of(pair, draw, warmup, rounds, steps, gather):
@@ -24,7 +24,7 @@ def rounds_of(pair, draw, warmup, rounds, steps, gather):
         warmup: steps of each that are not measured.
         rounds: how often each has its turn.
         steps: steps of each in a round.
-        gather: function from a value to the list of all ranks' values.
+        gather: function from a value to the list of all workers' values.
 
     Returns:
         For each round the seconds of each step of both models: a list of pairs of lists.

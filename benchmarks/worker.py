@@ -1,4 +1,4 @@
-"""One rank of a job: trains at one link speed after another, counts, and leaves what it saw.
+"""One worker of a job: trains at one link speed after another, counts, and leaves what it saw.
 
 Started by `horovodrun` (or as it is, for one process) with the JSON of what `measure.measure` makes
 of a case and the path that the names of the job's files begin with: see `phases`.
@@ -17,14 +17,14 @@ from measuring import meter, phases, schedule
 from systems import catalog
 from works import models
 
-from keras_parallax.job.collectives import Gatherer
+from keras_parallax.engine.job.collectives import Gatherer
 
 #: More steps than a job takes until it has settled on an architecture.
 MOST_TRIED = 150
 
 
 def _settle(training, batches):
-    """Trains until a job has chosen its architecture, which all ranks do at once; the losses."""
+    """Trains until a job has chosen its architecture, which all workers do at once; the losses."""
     losses = []
     while not (training.plan().trials and training.plan().trials.is_over):
         if len(losses) == MOST_TRIED:
@@ -34,7 +34,7 @@ def _settle(training, batches):
 
 
 def of_own(losses):
-    """The losses without those of steps that other ranks have done and report."""
+    """The losses without those of steps that other workers have done and report."""
     return [loss for loss in losses if loss is not None]
 
 

@@ -182,7 +182,7 @@ def describe(plan, ids, workers):
     """
     rows = []
     for variable in plan.variables:
-        touched = 'not counted' if variable.alpha is None else f'{variable.alpha:.1%}'
+        touched = 'not counted' if variable.density is None else f'{variable.density:.1%}'
         megabytes = f'{variable.bytes / 1e6:.2f} MB'
         rows.append((variable.name, megabytes, variable.kind, touched, variable.place))
     headers = ('variable', 'size', 'class', 'rows a batch', 'place')

@@ -178,7 +178,11 @@ def main(
     tf.set_random_seed(seed)
     with kp.ParallaxStrategy() as strategy:  # kp: places the variables made here.
         model, persons, vectors = build_models(count, len(films.genre_names), length, dim)
-        model.compile(tf.train.AdagradOptimizer(learning_rate), loss=loss_of)
+        # kp: a worker compares the films of its own batch, and gradients are averaged.
+        optimizer = kp.ParallaxOptimizer(
+            tf.train.AdagradOptimizer(learning_rate), loss_reduction='mean'
+        )
+        model.compile(optimizer, loss=loss_of)
     if strategy.is_chief:  # kp: one worker speaks for all.
         print(
             f'{len(train.film):,} likes of {count - 1:,} films by {len(films.likes):,} people, ',

@@ -2,7 +2,7 @@
 
     python examples/without_prefix.py horovodrun -np 2 -H localhost:2 python examples/lm1b.py
 
-horovodrun has no option for it. Lines of other ranks than 0 keep theirs. Where the output is
+horovodrun has no option for it. Lines of other workers than 0 keep theirs. Where the output is
 no terminal, a line that is drawn again and again comes once, as it is in the end.
 """
 

@@ -1,6 +1,8 @@
 """Sparsity-aware data-parallel training for Keras: a few lines of a script, for `horovodrun`."""
 
-from keras_parallax.compat import versions as _versions
+import os as _os
+
+from keras_parallax.compat import supported_versions as _versions
 
 # What follows, an older Python cannot even read.
 _versions.require_python()
@@ -10,13 +12,19 @@ from keras_parallax import logs as _logs  # isort: skip
 
 _logs.start()
 
+# A worker that ends before its job has begun, by an import that fails for instance, says so.
+from keras_parallax.engine.job import last_words as _last_words  # isort: skip
+
+_last_words.install(_os.environ)
+
 # TensorFlow is looked at first: where it is missing, much else may be.
-from keras_parallax.compat import stack as _stack  # noqa: F401  # isort: skip
+from keras_parallax.compat import installed_frameworks as _stack  # noqa: F401  # isort: skip
 from keras_parallax import callbacks, data, layers, metrics, optimizers
 from keras_parallax.checkpoint.keras_file_write import save_model
 from keras_parallax.checkpoint.resume import latest_checkpoint
 from keras_parallax.checkpoint.saved_model import export_saved_model
 from keras_parallax.compat.horovod_api import hvd as _hvd
+from keras_parallax.engine.tables.id_policies import Admission, Eviction
 from keras_parallax.errors import (
     CheckpointError,
     DataError,
@@ -35,10 +43,9 @@ from keras_parallax.errors import (
     UnequalCallsError,
     WorkerFailedError,
 )
-from keras_parallax.models import load_model
+from keras_parallax.keras2.models import load_model
 from keras_parallax.optimizer import ParallaxOptimizer
 from keras_parallax.strategy import ParallaxStrategy
-from keras_parallax.tables.id_policies import Admission, Eviction
 
 Compression = _hvd.Compression
 
@@ -76,3 +83,9 @@ __all__ = [
     'optimizers',
     'save_model',
 ]
+
+
+# Python 3.7 and newer call it. It has no annotation, for an older Python reads this file, too.
+def __dir__():
+    # type: () -> list[str]
+    return __all__ + ['__version__']

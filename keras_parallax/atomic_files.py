@@ -7,10 +7,11 @@ import os
 import secrets
 import shutil
 import tempfile
+from typing import Any, Iterator, List, Optional
 
 
 @contextlib.contextmanager
-def written_aside(path):
+def written_aside(path: str) -> Iterator[str]:
     """Gives a path to write to; the file gets its name when the block ends without an error.
 
     What was at `path` before stays whole until then, and altogether if there is an error. Folders
@@ -42,7 +43,7 @@ def written_aside(path):
             os.remove(aside)
 
 
-def _aside(path):
+def _aside(path: str) -> str:
     """Creates an empty file beside a path, with the rights that `open` gives."""
     folder, name = os.path.split(os.path.abspath(path))
     aside = os.path.join(folder, '.%s.%s.part' % (name, secrets.token_hex(8)))
@@ -52,7 +53,7 @@ def _aside(path):
 
 
 @contextlib.contextmanager
-def folder_aside(path):
+def folder_aside(path: str) -> Iterator[str]:
     """Gives a path to write a folder to, which gets its name when the block ends without an error.
 
     If there is an error, nothing is left, also of the folders on the way that were made. A folder
@@ -75,7 +76,7 @@ def folder_aside(path):
         raise
 
 
-def _make_folders(folder):
+def _make_folders(folder: str) -> List[str]:
     """Makes a folder and those above it; returns the ones that were made, the innermost first."""
     missing = []
     while not os.path.isdir(folder) and os.path.dirname(folder) != folder:
@@ -86,7 +87,7 @@ def _make_folders(folder):
     return missing
 
 
-def _sync(path):
+def _sync(path: str) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -101,9 +102,9 @@ class ForgivingFile(io.FileIO):
     by `tests/cluster/test_full_disk.py`). So it is not told; who uses it calls `check`.
     """
 
-    _problem = None
+    _problem: Optional[OSError] = None
 
-    def write(self, data):
+    def write(self, data: Any) -> int:
         """Writes all of `data`, or nothing more once that has failed."""
         data = memoryview(data).cast('B')
         written = 0
@@ -114,21 +115,22 @@ class ForgivingFile(io.FileIO):
                 self._problem = error
         return len(data)
 
-    def truncate(self, size=None):
+    def truncate(self, size: Optional[int] = None) -> int:
         """Sets the length of the file, unless something has failed."""
+        length = self.tell() if size is None else size
         try:
-            return size if self._problem else super().truncate(size)
+            return length if self._problem else super().truncate(size)
         except OSError as error:
             self._problem = error
-            return size
+            return length
 
-    def check(self):
+    def check(self) -> None:
         """Raises the `OSError` of the first write that could not be done, if there was one."""
         if self._problem is not None:
             raise self._problem
 
 
-def why_unwritten(path, error):
+def why_unwritten(path: str, error: OSError) -> str:
     """A sentence or two about a file or a folder that an `OSError` has kept from being written."""
     message = '%s could not be written: %s. What was there before is unchanged' % (path, error)
     if error.errno not in (errno.ENOSPC, errno.EDQUOT):

@@ -85,7 +85,7 @@ class ProfileError(ParallaxError, ValueError):
     Example:
         ```python
         >>> import keras_parallax as kp
-        >>> from keras_parallax.profiles.trace import from_chrome
+        >>> from keras_parallax.observing.trace import from_chrome
         >>> try:
         ...     trace = from_chrome({'traceEvents': []}, 'trace.json')
         ... except kp.ProfileError:
@@ -102,7 +102,8 @@ class IdOutOfRangeError(ParallaxError, ValueError):
         ```python
         >>> import keras, numpy as np, keras_parallax as kp
         >>> with kp.ParallaxStrategy() as strategy:
-        ...     model = keras.models.Sequential([keras.layers.Embedding(9, 1, input_length=1)])
+        ...     model = keras.models.Sequential([
+        ...         keras.layers.InputLayer((1,), dtype='int32'), keras.layers.Embedding(9, 1)])
         ...     model.compile(kp.ParallaxOptimizer('sgd'), 'mse')
         >>> try:
         ...     loss = model.train_on_batch(np.array([[9]]), np.zeros((1, 1, 1)))
@@ -133,12 +134,12 @@ class TableFullError(ParallaxError, RuntimeError):
 
 
 class ModelMismatchError(ParallaxError, RuntimeError):
-    """The ranks of one job did not build the same model.
+    """The workers of one job did not build the same model.
 
     Example:
         ```python
         >>> import keras_parallax as kp
-        >>> from keras_parallax.step.agreement import check_agreement
+        >>> from keras_parallax.engine.step.agreement import check_agreement
         >>> try:
         ...     check_agreement([[('dense/kernel', '[2, 3]')], [('dense/kernel', '[2, 4]')]])
         ... except kp.ModelMismatchError:
@@ -149,7 +150,7 @@ class ModelMismatchError(ParallaxError, RuntimeError):
 
 
 class UnequalBatchesError(ParallaxError, RuntimeError):
-    """The ranks of one job have unequal numbers of training batches.
+    """The workers of one job have unequal numbers of training batches.
 
     Example:
         ```python
@@ -158,17 +159,17 @@ class UnequalBatchesError(ParallaxError, RuntimeError):
         >>> try:
         ...     check_equal_batches([100, 99])
         ... except kp.UnequalBatchesError:
-        ...     print('cut the data to a multiple of the number of ranks')
-        cut the data to a multiple of the number of ranks
+        ...     print('cut the data to a multiple of the number of workers')
+        cut the data to a multiple of the number of workers
         ```
     """
 
 
 class UnequalCallsError(ParallaxError, RuntimeError):
-    """A rank waits in a call that all ranks make, and another has ended or is in another call.
+    """A worker waits in a call that all workers make, and another has ended or is in another call.
 
     Such calls are `strategy.resume`, the first training call of a model, and callbacks that gather
-    something from all ranks.
+    something from all workers.
 
     Example:
         ```python
@@ -182,7 +183,7 @@ class UnequalCallsError(ParallaxError, RuntimeError):
 
 
 class MetricMismatchError(ParallaxError, RuntimeError):
-    """The ranks of one job have different metrics, or different callbacks that need all ranks.
+    """The workers of one job have different metrics, or different callbacks that need all workers.
 
     Example:
         ```python
@@ -198,7 +199,7 @@ class MetricMismatchError(ParallaxError, RuntimeError):
 
 
 class ReplicaMismatchError(ParallaxError, RuntimeError):
-    """The ranks of one job no longer have equal learning rates or equal dense weights.
+    """The workers of one job no longer have equal learning rates or equal dense weights.
 
     Example:
         ```python
@@ -228,7 +229,7 @@ class ServerLostError(ParallaxError, RuntimeError):
 
 
 class WorkerFailedError(ParallaxError, RuntimeError):
-    """Another rank of the job failed, so this one cannot go on.
+    """Another worker of the job failed, so this one cannot go on.
 
     Example:
         ```python

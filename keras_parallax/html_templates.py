@@ -1,10 +1,11 @@
 """Templates of the pages that are one file of HTML each."""
 
 import os
+from typing import Any, Callable, Type
 
 
-def template_beside(module, error, **filters):
-    """The template of a page that stands beside a module, with filters of its own.
+def template_beside(module: str, error: Type[Exception], **filters: Callable[..., Any]) -> Any:
+    """The template of a page, a module's name with `.html`, with filters of its own.
 
     Args:
         module: the path of the module's file.
@@ -27,4 +28,4 @@ def template_beside(module, error, **filters):
         undefined=jinja2.StrictUndefined,
     )
     environment.filters.update(filters)
-    return environment.get_template('page.html')
+    return environment.get_template(os.path.basename(os.path.splitext(module)[0]) + '.html')

@@ -6,6 +6,7 @@
 import logging
 import os
 import warnings
+from typing import Mapping, MutableMapping
 
 LEVEL_VARIABLE = 'KERAS_PARALLAX_LOG_LEVEL'
 #: What `horovodrun`, `mpirun`, Slurm and Kubernetes call the rank.
@@ -20,7 +21,7 @@ _RANK_VARIABLES = (
 logger = logging.getLogger('keras_parallax')
 
 
-def level_of(environ):
+def level_of(environ: Mapping[str, str]) -> int:
     """The level that an environment asks for, a number; with a warning if it is none.
 
     Args:
@@ -38,7 +39,7 @@ def level_of(environ):
     return logging.INFO
 
 
-def quiet(environ):
+def quiet(environ: MutableMapping[str, str]) -> None:
     """Has TensorFlow print its notes on rank 0 alone, unless the environment says what it prints.
 
     It looks at the environment when it prints for the first time; 1.11 does so with the first
@@ -55,12 +56,12 @@ def quiet(environ):
 class _OnScreen(logging.StreamHandler):
     """Prints what no handler of the script's would."""
 
-    def emit(self, record):
+    def emit(self, record: logging.LogRecord) -> None:
         if not logging.getLogger().handlers:
             super().emit(record)
 
 
-def start(environ=os.environ):
+def start(environ: MutableMapping[str, str] = os.environ) -> None:
     """Sets the logger up, once in a process."""
     quiet(environ)
     logger.setLevel(level_of(environ))

@@ -1,8 +1,8 @@
-"""Starts ranks on this host as Slurm's `srun` or an indexed Job of Kubernetes does, and waits.
+"""Starts workers on this host as Slurm's `srun` or an indexed Job of Kubernetes does, and waits.
 
 Usage: as_scheduler.py slurm|kubernetes RANKS COMMAND...
 
-Its exit code is the first that is not 0. It ends no rank because another one has failed. The
+Its exit code is the first that is not 0. It ends no worker because another one has failed. The
 variables are those that Slurm 22.05 was seen to set.
 """
 
@@ -20,7 +20,7 @@ def free_port():
 
 
 def variables(scheduler, rank, ranks, port):
-    """What the scheduler, or the user's manifest, sets for a rank."""
+    """What the scheduler, or the user's manifest, sets for a worker."""
     meeting = {'HOROVOD_GLOO_RENDEZVOUS_PORT': port}
     if scheduler == 'slurm':
         found = {
@@ -52,8 +52,8 @@ def own_address():
 def in_a_pod(command):
     """A command in a pod, whose name leads to its address; as root alone.
 
-    Horovod 0.28.1 connects ranks on several hosts by their names, and that of this machine may lead
-    to a loopback's address. Here the name is the address.
+    Horovod 0.28.1 connects workers on several hosts by their names, and that of this machine may
+    lead to a loopback's address. Here the name is the address.
     """
     address = own_address()
     if os.geteuid() or address is None:

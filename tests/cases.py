@@ -1,18 +1,21 @@
 """Models, optimizers and batches on which ours is compared with plain Keras.
 
-A case is built by the plain reference in one process and by every rank of a parallel job alike:
+A case is built by the plain reference in one process and by every worker of a parallel job alike:
 both import this module, so a case is a function of the Keras package (`keras` or `tf.keras`) only.
 """
 
 import contextlib
+import functools
 import importlib
 import os
 from typing import Any, Callable, Dict, NamedTuple
 
 import numpy as np
 import own_optimizers
+import rested_rows
 import tensorflow
-from frameworks import TF1_15, TF2, keras_module, sums_activity_penalties, tf  # noqa: F401 - for others
+from frameworks import TF1_15, TF2, keras_module, tf  # noqa: F401 - for others
+from rested_rows import name_of, of_ours
 
 ROWS, WIDTH, LENGTH = 23, 4, 5
 
@@ -25,12 +28,13 @@ class Case(NamedTuple):
         optimizer: function `keras -> optimizer`.
         batch: function `(random_state, size) -> (x, y)` or `(x, y, sample_weight)`.
         loss: as `model.compile` takes it.
+        compiled: further arguments of `model.compile`, pairs of a name and a value.
         wrap: further arguments of `ParallaxOptimizer`; a compression by its name, because cases
             are also built where Horovod is not installed; `tables` as `optimizer`.
         strategy: arguments of `ParallaxStrategy`.
         tolerance: greatest difference of a weight, relative to the largest entry it had at the
             start or has at the end, and of a loss, relative to itself.
-        samples: number of samples of a joined batch, which ranks share equally; 0: one for each.
+        samples: number of samples of a joined batch, which workers share equally; 0: one for each.
         moves: architectures that the step follows in turn, each for two steps, after two by that
             of the strategy.
     """
@@ -39,6 +43,7 @@ class Case(NamedTuple):
     optimizer: Callable[[Any], Any] = lambda keras: keras.optimizers.Adagrad(lr=0.1)
     batch: Callable[..., Any] = None
     loss: Any = 'mse'
+    compiled: tuple = ()
     wrap: Dict[str, Any] = {}
     strategy: Dict[str, Any] = {}
     tolerance: float = 1e-5
@@ -47,7 +52,7 @@ class Case(NamedTuple):
 
     @property
     def accumulated(self):
-        """In how many batches a rank has its part of a joined batch."""
+        """In how many batches a worker has its part of a joined batch."""
         return self.wrap.get('accumulate_steps', 1)
 
     @property
@@ -123,13 +128,8 @@ def half_computed(keras):
 
 
 def activity_regularized(keras):
-    """Penalties on outputs, which are sums over a batch: each worker's is of its own only."""
-    # Keras 2.2.4 sums them over the batch; Keras 2.15 divides by its size.
-    workers = int(os.environ.get('HOROVOD_SIZE', 1)) if sums_activity_penalties(keras) else 1
-
-    def penalty(rate):
-        return keras.regularizers.l2(workers * rate)
-
+    """Penalties on outputs, which Keras sums over the batch or divides by its size."""
+    penalty = keras.regularizers.l2
     return keras.models.Sequential(
         [
             keras.layers.Embedding(
@@ -140,6 +140,43 @@ def activity_regularized(keras):
             keras.layers.Dense(1, name='out'),
         ]
     )
+
+
+def summed_terms(keras):
+    """Two outputs, penalties of the script's own, and terms that the model adds.
+
+    Some of them are sums over the batch, some means, and one does not depend on the batch.
+    """
+    ids = keras.layers.Input((LENGTH,))
+    table = keras.layers.Embedding(
+        ROWS, WIDTH, name='table', embeddings_regularizer=keras.regularizers.l2(0.01)
+    )
+    flat = keras.layers.Flatten()(table(ids))
+    hidden = keras.layers.Dense(3, name='hidden', activity_regularizer=sum_of_squares)(flat)
+    outs = [keras.layers.Dense(1, name=name)(hidden) for name in ('first', 'second')]
+    model = keras.models.Model(ids, outs)
+    inputs = {} if TF2 or not keras.__name__.startswith('tensorflow') else {'inputs': [ids]}
+    model.add_loss(0.03 * tf.reduce_sum(tf.square(flat)), **inputs)
+    model.add_loss(0.5 * tf.reduce_mean(tf.square(hidden)), **inputs)
+    return model
+
+
+def sum_of_squares(outputs):
+    return 0.02 * tf.reduce_sum(tf.square(outputs))
+
+
+def summed_terms_batch(random, size):
+    ids, targets = ids_and_targets(random, size)
+    return ids, [targets, random.uniform(-1, 1, (size, 1))]
+
+
+def squares(targets, outputs):
+    return tf.square(targets - outputs)
+
+
+def squares_summed(targets, outputs):
+    """A loss that is one number for a batch: a sum."""
+    return tf.reduce_sum(tf.square(targets - outputs))
 
 
 def shared(keras):
@@ -154,6 +191,21 @@ def shared(keras):
 def shared_batch(random, size):
     ids, targets = ids_and_targets(random, size)
     return [ids, skewed_ids(random, (size, LENGTH))], targets
+
+
+def sub_models(keras):
+    """The same, with each tower a model of its own, which is a layer of the whole model."""
+    table, inputs, towers = keras.layers.Embedding(ROWS, WIDTH, name='table'), [], []
+    for _ in range(2):
+        ids = keras.layers.Input((LENGTH,))
+        tower = keras.models.Model(ids, keras.layers.Flatten()(table(ids)))
+        inputs.append(keras.layers.Input((LENGTH,)))
+        towers.append(tower(inputs[-1]))
+    out = keras.layers.Dense(1, name='out')(keras.layers.concatenate(towers))
+    return keras.models.Model(inputs, out)
+
+
+SUB_MODELS = Case(sub_models, batch=shared_batch)
 
 
 def half_still(keras):
@@ -204,6 +256,79 @@ def masked_batch(random, size):
     ids = 1 + skewed_ids(random, (size, LENGTH), ROWS - 1)
     ids[:, 3:] = 0
     return ids, random.uniform(-1, 1, (size, 1))
+
+
+def masked_loss(keras):
+    """A mask that reaches the loss of a sequence, and a table with a penalty."""
+    return keras.models.Sequential(
+        [
+            keras.layers.Embedding(
+                ROWS,
+                WIDTH,
+                mask_zero=True,
+                input_length=LENGTH,
+                embeddings_regularizer=keras.regularizers.l2(0.01),
+                name='table',
+            ),
+            keras.layers.LSTM(3, return_sequences=True, name='recurrent'),
+            keras.layers.Dense(1, name='out'),
+        ]
+    )
+
+
+def masked_loss_batch(random, size):
+    """Samples whose first half has few words, in every third batch none; all have a target."""
+    ids = 1 + skewed_ids(random, (size, LENGTH), ROWS - 1)
+    ids[: size // 2, 1:] = 0
+    if random.uniform() < 0.4:
+        ids[: size // 2] = 0
+    return ids, random.uniform(-1, 1, (size, LENGTH, 1))
+
+
+def some_weights(random, shape):
+    """Sample weights, most of which are zero in the first half, in every third batch all."""
+    weights = random.uniform(0.5, 2, shape)
+    few = random.uniform(0, 1, shape) < (0.8 if random.uniform() < 0.6 else 2)
+    few[shape[0] // 2 :] = random.uniform(0, 1, few[shape[0] // 2 :].shape) < 0.1
+    few[-1] = False
+    weights[few] = 0
+    return weights
+
+
+def temporal_batch(random, size):
+    ids, targets = masked_loss_batch(random, size)
+    return ids, targets, some_weights(random, (size, LENGTH))
+
+
+def masked_and_weighted_batch(random, size):
+    ids, targets = masked_loss_batch(random, size)
+    return ids, targets, some_weights(random, (size,))
+
+
+def weighted_batch(random, size):
+    ids, targets = ids_and_targets(random, size)
+    return ids, targets, some_weights(random, (size,))
+
+
+def mean_square(targets, found):
+    """A loss of a user's that is one number for a batch."""
+    return tf.reduce_mean(tf.square(found - tf.cast(targets, found.dtype)))
+
+
+def masked_outputs(keras):
+    """Two outputs, of which one has a mask, with a mask of its own each."""
+    words, flags = keras.layers.Input((LENGTH,)), keras.layers.Input((LENGTH,))
+    rows = keras.layers.Embedding(ROWS, WIDTH, mask_zero=True, name='table')(words)
+    others = keras.layers.Embedding(ROWS, 2, name='others')(flags)
+    tags = keras.layers.Dense(1, name='tags')(rows)
+    out = keras.layers.Dense(1, name='out')(keras.layers.Flatten()(others))
+    return keras.models.Model([words, flags], [tags, out])
+
+
+def masked_outputs_batch(random, size):
+    ids, targets, weights = temporal_batch(random, size)
+    flags, others = ids_and_targets(random, size)
+    return [ids, flags], [targets, others], [weights, some_weights(random, (size,))]
 
 
 def layer_class(keras, call, weights, output_shape):
@@ -263,7 +388,7 @@ def gathered(keras):
 def candidates(function):
     """A word model whose output is a candidate-sampling loss of TensorFlow.
 
-    The candidates are fixed: each rank would draw its own, and so compute another loss than one
+    The candidates are fixed: each worker would draw its own, and so compute another loss than one
     process that draws once for the joined batch.
     """
 
@@ -552,11 +677,6 @@ def even_rows_only(random, size):
 COLUMN_ROWS = (ROWS, 9, 40, 31, 23)
 
 
-def name_of(keras):
-    """The name of a Keras package, as ours takes it."""
-    return 'keras' if keras.__name__ == 'keras' else 'tf.keras'
-
-
 def bags(keras):
     """Fields of several ids: two on one table, of which one has weights that are learned."""
     import keras_parallax as kp
@@ -660,18 +780,6 @@ def custom_optimizer(keras):
 def optimizer_case(optimizer, **fields):
     """A case that is about its optimizer."""
     return Case(embed_and_sum(), optimizer, ids_and_targets, **fields)
-
-
-def of_ours(name, **arguments):
-    """A function from a Keras package to an optimizer of `kp.optimizers`."""
-
-    def optimizer(keras):
-        import keras_parallax as kp
-
-        # Here, for the cases are also built where it is not installed.
-        return getattr(kp.optimizers, name)(keras=name_of(keras), **arguments)
-
-    return optimizer
 
 
 def gradients_of(keras, model):
@@ -780,7 +888,8 @@ CASES = {
         candidates_batch,
         loss=pass_through,
     ),
-    # tf.keras divides by the sum of weights, which is one for all ranks if their samples are even.
+    # tf.keras divides by the sum of weights, which is one for all workers if their samples are
+    # even.
     'two_outputs': Case(two_outputs, batch=two_outputs_batch, samples=24),
     'only_sparse': Case(only_sparse, batch=ids_and_targets),
     'only_dense': Case(only_dense, batch=dense_batch),
@@ -801,6 +910,92 @@ CASES = {
     ),
     'bags': Case(bags, lambda keras: keras.optimizers.Adagrad(lr=0.1, epsilon=0.01), bags_batch),
 }
+#: Losses that Keras divides by what masks and sample weights sum up to, each package by another
+#: sum. Keras 2.15 and later do so with masks.
+WEIGHTED_CASES = {
+    'mask_of_loss': Case(masked_loss, batch=masked_loss_batch),
+    'mask_and_weights': Case(
+        masked_loss, lambda keras: keras.optimizers.Adam(lr=0.01), masked_and_weighted_batch
+    ),
+    'temporal_weights': Case(
+        masked_loss,
+        lambda keras: keras.optimizers.SGD(lr=0.1),
+        temporal_batch,
+        compiled=(('sample_weight_mode', 'temporal'),),
+    ),
+    'zero_weights': Case(embed_and_sum(), batch=weighted_batch),
+    'zero_weights_of_one_number': Case(
+        embed_and_sum(),
+        lambda keras: keras.optimizers.SGD(lr=0.1),
+        weighted_batch,
+        loss=mean_square,
+    ),
+    'masked_outputs': Case(
+        masked_outputs,
+        lambda keras: keras.optimizers.SGD(lr=0.1),
+        masked_outputs_batch,
+        compiled=(('sample_weight_mode', ('temporal', None)), ('loss_weights', (0.3, 2.0))),
+    ),
+    'ps_masked_outputs': Case(
+        masked_outputs,
+        lambda keras: keras.optimizers.SGD(lr=0.1, clipnorm=0.5),
+        masked_outputs_batch,
+        compiled=(('sample_weight_mode', ('temporal', None)), ('loss_weights', (0.3, 2.0))),
+        strategy={'architecture': 'ps', 'partitions': 2},
+    ),
+    'moved_mask_of_loss': Case(
+        masked_loss, batch=masked_loss_batch, moves=('ps', 'allreduce', 'hybrid')
+    ),
+}
+#: Losses with terms that are sums over the samples of a batch.
+SUMMED_CASES = {
+    'summed_loss': Case(
+        embed_and_sum(),
+        lambda keras: keras.optimizers.SGD(lr=0.1, clipvalue=0.05),
+        ids_and_targets,
+        loss=squares_summed,
+    ),
+    'summed_terms': Case(
+        summed_terms,
+        batch=summed_terms_batch,
+        loss=(squares_summed, 'mse'),
+        compiled=(('loss_weights', (0.3, 2.0)),),
+    ),
+    'ps_summed_terms': Case(
+        summed_terms,
+        lambda keras: keras.optimizers.SGD(lr=0.01),
+        summed_terms_batch,
+        loss=(squares_summed, 'mse'),
+        strategy={'architecture': 'ps', 'partitions': 2},
+    ),
+    'accumulated_summed_terms': Case(
+        summed_terms,
+        batch=summed_terms_batch,
+        loss=(squares_summed, 'mse'),
+        wrap={'accumulate_steps': 2},
+        samples=24,
+    ),
+    'moved_summed_loss': Case(
+        embed_and_sum(),
+        batch=ids_and_targets,
+        loss=squares_summed,
+        moves=('ps', 'allreduce', 'hybrid'),
+    ),
+    # Each sample has its number, and the rest is done by the mask.
+    'masked_squares': Case(masked_loss, batch=masked_loss_batch, loss=squares),
+    'told_summed_loss': Case(
+        embed_and_sum(),
+        batch=ids_and_targets,
+        loss=squares_summed,
+        wrap={'loss_reduction': 'sum'},
+    ),
+}
+if TF2:
+    SUMMED_CASES['summed_reduction'] = Case(
+        embed_and_sum(),
+        batch=ids_and_targets,
+        loss=keras_module('tf.keras').losses.MeanSquaredError(reduction='sum'),
+    )
 for _name, _arguments in (('RowwiseAdagrad', {'lr': 0.1}), ('LazyAdam', {'lr': 0.01})):
     CASES['our_' + _name] = optimizer_case(of_ours(_name, **_arguments))
 if TF2:
@@ -818,6 +1013,15 @@ if TF2:
         ids_and_targets,
     )
 if TF2 and not TF1_15:
+    # In TensorFlow 1.15 the second gradient of a function is a tensor; `reference.py` asks for it.
+    CASES['loops_in_function_momentum'] = Case(
+        loops_in_function,
+        lambda keras: keras.optimizers.SGD(lr=0.1, momentum=0.9),
+        rested_rows.ids_and_targets,
+    )
+    CASES['loops_in_function_clipped'] = CASES['loops_in_function_momentum']._replace(
+        optimizer=lambda keras: keras.optimizers.Adagrad(lr=0.1, clipvalue=0.01)
+    )
     CASES['in_function'] = Case(in_function, batch=ids_and_targets)
     CASES['wide_rows'] = Case(wide_rows, batch=ids_and_targets)
     CASES['half_computed'] = Case(
@@ -1019,7 +1223,7 @@ def _engine_cases():
     optimizers['adagrad'] = lambda keras: keras.optimizers.Adagrad(lr=0.1, epsilon=0.01)
     for length in (5, 400):
         # The density is measured in the first ten steps; at 400 places the table becomes dense,
-        # with six samples a rank also for four ranks.
+        # with six samples a worker also for four workers.
         for name, optimizer in optimizers.items():
             found['auto_%d_%s' % (length, name)] = Case(
                 # Adagrad moves rows by themselves if there is no regularizer.
@@ -1048,7 +1252,7 @@ def _engine_cases():
     )
     for name in ('clipnorm', 'regularized_whole', 'shared_adam', 'tf_adam', 'few_rows', 'columns'):
         found['many_' + name] = CASES[name]._replace(strategy={'partitions': 5})
-    # Only one rank owns a shard, and has a use of its own for the sum of all squared norms.
+    # Only one worker owns a shard, and has a use of its own for the sum of all squared norms.
     found['one_clipnorm'] = CASES['clipnorm']._replace(strategy={'partitions': 1})
     found['half_still'] = CASES['shared_adam']._replace(model=half_still)
     found['allreduce_clipnorm'] = CASES['clipnorm']._replace(strategy={'architecture': 'allreduce'})
@@ -1087,7 +1291,7 @@ def _engine_cases():
 
 
 def _accumulated_cases(engine_cases):
-    """Cases whose joined batch each rank has in two batches, with one exchange for both."""
+    """Cases whose joined batch each worker has in two batches, with one exchange for both."""
     ps, many = {'architecture': 'ps', 'partitions': 3}, {'partitions': 5}
     cases = {
         'adam': CASES['adam']._replace(samples=24),
@@ -1099,6 +1303,7 @@ def _accumulated_cases(engine_cases):
         'search': engine_cases['search_momentum'],
         'auto': engine_cases['auto_400_adam'],
         'tf_adam': CASES['tf_adam']._replace(strategy=many),
+        'one_shard': CASES['adagrad']._replace(samples=24, strategy={'partitions': 1}),
     }
     if TF2 and not TF1_15:
         cases['half_computed'] = CASES['half_computed_adagrad']
@@ -1127,41 +1332,108 @@ def _own_cases():
     return found
 
 
+def _dense_cases():
+    """A table that is made dense, with each optimizer and each way to exchange it."""
+    table = 'table/embeddings'
+    resting = Case(
+        rested_rows.partly_still(ROWS, WIDTH),
+        batch=rested_rows.ids_and_targets,
+        strategy={'overrides': {table: 'dense'}},
+    )
+    found = {
+        name: resting._replace(optimizer=optimizer)
+        for name, optimizer in rested_rows.OPTIMIZERS.items()
+    }
+    ps = {'architecture': 'ps', 'partitions': 3, 'overrides': {table: 'dense'}}
+    momentum, lazy = found['tf_momentum'], found['lazy_adam']
+    found['ps_tf_momentum'] = momentum._replace(strategy=ps)
+    found['ps_lazy_adam'] = lazy._replace(strategy=ps)
+    found['ps_fp16'] = momentum._replace(strategy=ps, wrap={'compression': 'fp16'}, tolerance=2e-3)
+    found['allreduce_tf_rmsprop'] = found['tf_rmsprop']._replace(
+        strategy={'architecture': 'allreduce', 'density': {table: 1.0}}
+    )
+    # A table that is dense, then in shards, then dense, with slots that go along.
+    found['moved_tf_nesterov'] = found['tf_nesterov']._replace(
+        strategy={'architecture': 'auto', 'density': {table: 1.0}},
+        moves=('hybrid', 'auto', 'ps', 'auto'),
+    )
+    found['fp16'] = momentum._replace(wrap={'compression': 'fp16'}, tolerance=2e-3)
+    found['accumulated'] = momentum._replace(wrap={'accumulate_steps': 2})
+    found['ps_accumulated'] = found['accumulated']._replace(strategy=ps)
+    found['looked_up_twice'] = momentum._replace(model=looked_up_twice)
+    # TensorFlow 1 joins the penalty, or the whole read, to the rows; 2 makes a tensor of both.
+    found['regularized'] = CASES['regularized_tf_momentum']._replace(strategy=resting.strategy)
+    found['ps_regularized'] = found['regularized']._replace(strategy=ps)
+    found['tied'] = CASES['tied']._replace(optimizer=momentum.optimizer)
+    found['clipnorm_lazy_adam'] = lazy._replace(
+        optimizer=of_ours('LazyAdam', lr=0.01, clipnorm=0.05)
+    )
+    if TF2:
+        # Keras bounds each occurrence of a row, before occurrences are summed.
+        bounds = {'clipvalue': 0.01, 'clipnorm': 0.05}
+        if not TF1_15:
+            bounds['global_clipnorm'] = 0.05
+        for name, bound in bounds.items():
+            for kind, rate in (('momentum', 0.9), ('sgd', 0.0)):
+                clipped = functools.partial(_sgd, momentum=rate, **{name: bound})
+                found['%s_%s' % (name, kind)] = resting._replace(optimizer=clipped)
+            found['ps_' + name] = found[name + '_momentum']._replace(strategy=ps)
+    if TF2 and not TF1_15:
+        found['half_computed'] = CASES['half_computed_clipnorm']._replace(strategy=resting.strategy)
+    return {'dense_' + name: case for name, case in found.items()}
+
+
+def _sgd(keras, **arguments):
+    return keras.optimizers.SGD(lr=0.1, **arguments)
+
+
 OWN_CASES = _own_cases()
 STRATEGIES = _strategies()
 #: They keep no, one and two slots of a row.
 MATRIX_OPTIMIZERS = ('sgd', 'adagrad', 'adam')
-#: Every architecture, number of partitions and optimizer, for jobs of several ranks.
+#: Every architecture, number of shards and optimizer, for jobs of several workers.
 MATRIX_CASES = {
     '%s_%s' % (name, optimizer): CASES[optimizer]._replace(strategy=strategy)
     for name, strategy in STRATEGIES.items()
     for optimizer in MATRIX_OPTIMIZERS
 }
-#: Other cases about the engine rather than about the model, for jobs of several ranks.
+#: Tables that are dense although the loss only looks them up, for jobs of two workers.
+DENSE_CASES = _dense_cases()
+#: Other cases about the engine rather than about the model, for jobs of several workers.
 ENGINE_CASES = _engine_cases()
 
 
 def find(name):
     """The case called `name`."""
     return next(
-        found[name] for found in (CASES, MATRIX_CASES, ENGINE_CASES, OWN_CASES) if name in found
+        found[name]
+        for found in (
+            CASES,
+            WEIGHTED_CASES,
+            SUMMED_CASES,
+            MATRIX_CASES,
+            ENGINE_CASES,
+            OWN_CASES,
+            DENSE_CASES,
+        )
+        if name in found
     )
 
 
 def joined_size(case, ranks):
-    """The number of samples that all ranks together take in a step."""
+    """The number of samples that all workers together take in a step."""
     return case.samples or ranks
 
 
 def joined_batches(case, ranks, steps=None):
-    """The batches of one process: for each step the joined batch of all ranks, as lists."""
+    """The batches of one process: for each step the joined batch of all workers, as lists."""
     random = np.random.RandomState(7)
     for _ in range(steps or case.steps):
         yield case.batch(random, joined_size(case, ranks))
 
 
 def share(batch, rank, ranks):
-    """The part of a joined batch that is a rank's own."""
+    """The part of a joined batch that is a worker's own."""
     if isinstance(batch, (list, tuple)):
         return type(batch)(share(part, rank, ranks) for part in batch)
     size = len(batch) // ranks
@@ -1173,10 +1445,10 @@ def batches(case, ranks, begin, end, rank=None, size=None):
 
     Args:
         case: a `Case`.
-        ranks: the number of ranks whose joined batches they are.
+        ranks: the number of workers whose joined batches they are.
         begin, end: numbers of steps.
         rank: whose part of each it is, instead of the joined batches.
-        size: of how many ranks that is one, if not of `ranks`.
+        size: of how many workers that is one, if not of `ranks`.
     """
     joined = list(joined_batches(case, ranks, end))[begin:]
     return joined if rank is None else [share(batch, rank, size or ranks) for batch in joined]
@@ -1185,6 +1457,16 @@ def batches(case, ranks, begin, end, rank=None, size=None):
 def train(model, batches):
     """Trains a compiled model on batches, one after another; returns the list of losses."""
     return [np.ravel(model.train_on_batch(*batch))[0] for batch in batches]
+
+
+def compile_arguments(case):
+    """Further arguments of `model.compile`, a dict; Keras takes no tuples for lists."""
+    return {name: as_lists(value) for name, value in case.compiled}
+
+
+def as_lists(value):
+    """A list in place of a tuple, and anything else as it is."""
+    return list(value) if isinstance(value, tuple) else value
 
 
 def start_weights(model):

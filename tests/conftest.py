@@ -23,7 +23,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 JOB_PARAMETERS = ('package', 'jobs', 'ranks', 'way')
 #: Tests that kill a process and read how it was killed. Not beside the test in which the kernel
 #: kills one for want of memory, which it counts for the whole machine.
-KILLS = re.compile(r'killed|unit/failures/test_watchdog')
+KILLS = re.compile(r'killed|unit/engine/failures/test_watchdog')
 
 
 def file_of(item):

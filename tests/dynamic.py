@@ -135,7 +135,7 @@ def rows_by_id(table):
 
 
 def assert_as_plain(ranks, tolerance=1e-5):
-    """What each rank has seen of a run, dicts of arrays, is what plain Keras gives."""
+    """What each worker has seen of a run, dicts of arrays, is what plain Keras gives."""
     for ours in ranks:
         np.testing.assert_allclose(ours['ours.losses'], ranks[0]['plain.losses'], rtol=tolerance)
         predicted = ranks[0]['plain.predicted']

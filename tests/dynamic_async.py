@@ -16,14 +16,14 @@ RUNS = {
 
 
 def numbers(step, rank):
-    """The numbers of the ids in a rank's batch `[SAMPLES, LENGTH]`; old ones go, new ones come."""
+    """The numbers of the ids in a worker's batch `[SAMPLES, LENGTH]`; ids come and go."""
     random = np.random.RandomState(100 * step + rank)
     shape = [SAMPLES, dynamic.LENGTH]
     return (5 * step + random.randint(0, 20, shape)) % COUNT
 
 
 def uses():
-    """How often all ranks of two have used each id, `[COUNT]`."""
+    """How often all workers of two have used each id, `[COUNT]`."""
     batches = [numbers(step, rank) for step in range(STEPS) for rank in range(2)]
     return np.bincount(np.ravel(batches), minlength=COUNT)
 

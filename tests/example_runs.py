@@ -9,7 +9,7 @@ import launch
 import numpy as np
 import reference
 
-from keras_parallax.data.order import Order
+from keras_parallax.data.sample_order import Order
 
 EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, 'examples')
 sys.path.insert(0, EXAMPLES)  # The examples are not a package.

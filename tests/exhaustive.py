@@ -9,7 +9,8 @@ from frameworks import KERAS_PACKAGES, TF2
 #: (`test_saving.py`), what we ask of them (`unit/compat/`).
 IN_TURN = (
     'tests/parallel/test_behaviour.py',
-    'tests/unit/callbacks/test_accumulated_rest.py',
+    'tests/parallel/test_life_cycles.py',
+    'tests/unit/keras2/test_training_loop.py',
     'tests/unit/callbacks/test_tensor_board.py',
     'tests/unit/layers/test_dynamic_embedding.py',
     'tests/unit/layers/test_embedding_bag.py',
@@ -18,12 +19,12 @@ IN_TURN = (
     'tests/unit/metrics/test_log_loss.py',
     'tests/unit/metrics/test_top_k.py',
     'tests/unit/optimizers/test_by_row.py',
-    'tests/unit/step/test_accumulation.py',
+    'tests/unit/engine/step/test_accumulation.py',
     'tests/unit/test_single_process.py',
-    'tests/unit/updates/test_asked_gradients.py',
-    'tests/unit/updates/test_fused_kernels.py',
-    'tests/unit/updates/test_row_rules.py',
-    'tests/unit/updates/test_table_optimizers.py',
+    'tests/unit/engine/updates/test_requested_gradients.py',
+    'tests/unit/engine/updates/test_fused_kernels.py',
+    'tests/unit/engine/updates/optimizers/test_formulas.py',
+    'tests/unit/engine/updates/test_table_optimizers.py',
 )
 
 _OTHER_PACKAGE = 'both packages train with one engine; each file is run with one of them'
@@ -51,7 +52,7 @@ SAMPLED = {
         (
             'test_(a_bad_id|a_leader_and).*',
             None,
-            'tests/parallel/ has bad ids, and ranks that predict alone, on one host',
+            'tests/parallel/ has bad ids, and workers that predict alone, on one host',
         ),
         ('test_raw_ids.*', None, 'test_dynamic.py trains them on one host'),
         (
@@ -61,7 +62,7 @@ SAMPLED = {
         ),
     ],
     'tests/cluster/test_host_names.py': [
-        ('.*', None, 'tests/unit/job/ has what decides it; hosts that train have names'),
+        ('.*', None, 'tests/unit/engine/job/ has what decides it; hosts that train have names'),
     ],
     'tests/cluster/test_resources_on_hosts.py': [
         ('.*', None, 'tests/parallel/test_resources.py has them, on one host'),
@@ -100,7 +101,7 @@ SAMPLED = {
             'test_(a_server_is_sent|rows_that|a_formula_that|an_optimizer_whose|a_sum_moves|'
             'a_table_follows).*',
             None,
-            'tests/unit/step/ and tests/unit/updates/ have what decides it',
+            'tests/unit/engine/step/ and tests/unit/engine/updates/ have what decides it',
         ),
         ('test_horovods_own.*', '.*_callback:adagrad', 'one optimizer starts so'),
         ('test_without_a_strategy.*', '.*:adam', 'one optimizer goes without'),
@@ -122,7 +123,7 @@ SAMPLED = {
             if TF2
             else '2-.*-(sgd|adagrad|adam|tf_adam|clipnorm|regularized_adam|shared|masked_adam|'
             'sampled_softmax|few_rows|tied|stateful|our_LazyAdam)',
-            'a model of each kind is compared on two ranks, with a package each',
+            'a model of each kind is compared on two workers, with a package each',
         ),
         (
             'test_every_archi.*',
@@ -133,9 +134,9 @@ SAMPLED = {
         (
             '.*_a_users_.*',
             '2-%s-own_(by_slices|layerwise)' % re.escape(KERAS_PACKAGES[0]),
-            'tests/unit/updates/test_asked_gradients.py has the others in one process',
+            'tests/unit/engine/updates/test_requested_gradients.py has the others in one process',
         ),
-        ('test_every_job.*', '2-.*', 'jobs of two ranks are started'),
+        ('test_every_job.*', '2-.*', 'jobs of two workers are started'),
     ],
     'tests/parallel/test_example.py': [
         ('.*', '(?!async).*', 'test_async.py trains without waiting, on less'),
@@ -161,7 +162,7 @@ SAMPLED = {
         (
             'test_(ranks_that_are_given|one_worker_with|a_job_does_not_go_on).*',
             None,
-            'tests/unit/job/ has what decides it',
+            'tests/unit/engine/job/ has what decides it',
         ),
     ],
     'tests/parallel/test_schedulers.py': [
@@ -198,7 +199,7 @@ SAMPLED = {
         ('.*', None, 'test_example.py trains an example, with tables and a sampled softmax'),
     ],
     'tests/parallel/test_dynamic.py': [
-        ('.*', 'tf.*', 'two ranks train, save and resume; ' + _OTHER_PACKAGE),
+        ('.*', 'tf.*', 'two workers train, save and resume; ' + _OTHER_PACKAGE),
     ],
     'tests/parallel/test_dynamic_async.py': [
         ('.*', None, 'test_async.py applies gradients as they come, test_dynamic.py gives rows'),
@@ -210,27 +211,27 @@ SAMPLED = {
         (
             '.*',
             'two ranks-ps|keras True|keras shares single',
-            'test_saving.py goes on from each form with other numbers of ranks',
+            'test_saving.py goes on from each form with other numbers of workers',
         ),
     ],
     'tests/parallel/test_metrics.py': [('.*', '(.*-)?tf.keras.*', _OTHER_PACKAGE)],
     'tests/parallel/test_names.py': [
-        ('.*', None, 'test_saving.py goes on with other numbers of ranks, by names'),
+        ('.*', None, 'test_saving.py goes on with other numbers of workers, by names'),
     ],
     'tests/parallel/test_saving.py': [
         (
             '.*',
             re.escape(KERAS_PACKAGES[0]) + '(-(adam|momentum|adagrad|1-adam-parts|3-momentum-h5|'
             '3-adam-.*|[a-z]+.(h5|parts)|optimizer|no model).*)?',
-            'a form of each kind, other numbers of ranks and one package are tried',
+            'a form of each kind, other numbers of workers and one package are tried',
         ),
         ('test_tables_larger.*', None, 'one process moves blocks, too: test_model_checkpoint.py'),
     ],
     'tests/parallel/test_saving_by_all.py': [
-        ('.*', None, 'test_saving.py saves on all ranks, test_training.py by callbacks of Keras'),
+        ('.*', None, 'test_saving.py saves on all workers, test_training.py by callbacks of Keras'),
     ],
     'tests/parallel/test_start_values.py': [
-        ('.*', None, 'test_behaviour.py starts from plain start values, with shards on ranks'),
+        ('.*', None, 'test_behaviour.py starts from plain start values, with shards on workers'),
     ],
     'tests/parallel/test_tables.py': [
         ('test_every_way.*', '.*-writes', 'it also reads what was written'),
@@ -261,12 +262,16 @@ SAMPLED = {
         ('.*', None, 'test_sessions.py asks for threads, and is given them'),
     ],
     'tests/parallel/test_turnover.py': [
-        ('.*', None, 'tests/unit/tables/ decides the same; test_dynamic.py trains on two ranks'),
+        (
+            '.*',
+            None,
+            'tests/unit/engine/tables/ decides the same; test_dynamic.py trains on two workers',
+        ),
     ],
     'tests/parallel/test_two_tower.py': [
         ('.*', None, 'test_example.py trains an example; bags are compared in one process'),
     ],
-    'tests/unit/callbacks/test_accumulated_rest.py': [
+    'tests/unit/keras2/test_training_loop.py': [
         ('test_an_epoch_that.*', None, 'an epoch ends in one way'),
     ],
     'tests/unit/callbacks/test_fit_progress.py': [
@@ -305,7 +310,11 @@ SAMPLED = {
         ),
         ('test_bags_of_ids.*', '.*-mean', 'each form of bags is tried, with one combiner'),
     ],
-    'tests/unit/step/test_accumulation.py': [
+    'tests/unit/engine/updates/optimizers/test_tensorflow.py': [
+        ('test_(rows|the_plan).*', 'tf_.*', 'it takes seconds to import `tf.contrib`'),
+        ('test_(every|nadam).*', None, 'it takes seconds to import `tf.contrib`'),
+    ],
+    'tests/unit/engine/step/test_accumulation.py': [
         (
             'test_(a_users_optimizer|a_model_that|a_profile).*',
             None,
@@ -386,8 +395,8 @@ COVERED = {
         ('.*', 'deepfm.*', 'test_dynamic.py trains tables that grow; here is another model'),
     ],
     'tests/parallel/test_dynamic.py': [
-        ('.*', '.*-halved-auto-search', 'test_equality.py does; here tables are moved otherwise'),
-        ('.*', '.*-3-adam', 'test_local_aggregation.py trains raw ids on four ranks'),
+        ('.*', '.*-fp16-auto-search', 'test_equality.py does; here tables are moved otherwise'),
+        ('.*', '.*-3-adam', 'test_local_aggregation.py trains raw ids on four workers'),
     ],
     'tests/parallel/test_example.py': [
         ('.*', 'async', 'test_async.py trains without waiting'),
@@ -400,21 +409,22 @@ COVERED = {
     'tests/parallel/test_failures.py': [
         (
             'test_a_failed_job.*',
-            'killed_together|killed_before_it_serves|caught_in_fit|(caught|exception)_without_tables|'
+            'killed_together|killed_before_it_serves|caught_(in|after)_fit|'
+            '(caught|exception)_without_tables|'
             'other_name|saves_while_others_train|ends_before_training',
-            'another rank fails so, at another place or beside a table',
+            'another worker fails so, at another place or beside a table',
         ),
         ('test_a_job_ends_well', 'nan_loss', 'test_training.py stops all at such a loss'),
         ('test_a_job_ends_with_its_launcher', '.*SIGINT-never_meets.*', 'it ends so by SIGTERM'),
     ],
     'tests/parallel/test_former_files.py': [
-        ('.*', None, 'tests/unit/checkpoint/ loads all kinds; test_saving.py loads on ranks'),
+        ('.*', None, 'tests/unit/checkpoint/ loads all kinds; test_saving.py loads on workers'),
     ],
     'tests/parallel/test_mnist.py': [
         ('test_after_an_epoch.*', None, 'examples with tables are compared so'),
     ],
     'tests/parallel/test_names.py': [
-        ('.*', None, 'test_saving.py goes on with other numbers of ranks, by names'),
+        ('.*', None, 'test_saving.py goes on with other numbers of workers, by names'),
     ],
     'tests/parallel/test_resuming.py': [
         (
@@ -462,8 +472,8 @@ COVERED = {
         ),
     ],
     'tests/parallel/test_turnover.py': [
-        ('.*', '3.*', 'two ranks, with as many shards'),
-        ('test_with_as_many_shards.*', None, 'two ranks, with as many shards'),
+        ('.*', '3.*', 'two workers, with as many shards'),
+        ('test_with_as_many_shards.*', None, 'two workers, with as many shards'),
     ],
     'tests/unit/test_single_process.py': [
         ('test_two_runs.*', '.*-(SGD|Adagrad|RMSprop)', 'nothing in it depends on the optimizer'),

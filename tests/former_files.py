@@ -43,7 +43,7 @@ def build(kind, **strategy):
 
 
 def batch(rank, size):
-    """A rank's share of the samples; the same for every epoch."""
+    """A worker's share of the samples; the same for every epoch."""
     random = np.random.RandomState(3)
     ids, targets = random.randint(_ROWS, size=(_SAMPLES, 2)), random.uniform(-1, 1, (_SAMPLES, 1))
     return ids[rank::size], targets[rank::size]

@@ -31,11 +31,6 @@ else:
     RATE = 'learning_rate'
 
 
-def sums_activity_penalties(keras):
-    """Whether the penalty of an `activity_regularizer` is a sum over the batch, not a mean."""
-    return not TF2 or TF1_15 and keras.__name__ == 'keras'
-
-
 @functools.lru_cache(maxsize=None)
 def keras_module(name):
     """The module called `'keras'` or `'tf.keras'`: Keras 2, not 3.

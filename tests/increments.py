@@ -11,9 +11,9 @@ from keras_parallax.checkpoint import keras_file_read, manifest, resume
 
 #: Such that a shard of three is saved by rows; a save comes after so many batches.
 ROWS, WIDTH, LENGTH, STEPS = 30000, 8, 3, 3
-#: Of all ranks; an epoch has six batches.
+#: Of all workers; an epoch has six batches.
 SAMPLES, BATCH, EPOCHS = 72, 12, 2
-#: Of each rank, in a batch outside of `fit`.
+#: Of each worker, in a batch outside of `fit`.
 TRAINED = 5
 
 
@@ -55,7 +55,7 @@ def state(model):
 
 
 def touched(number):
-    """How many rows batch `number` of both ranks touches."""
+    """How many rows batch `number` of both workers touches."""
     ids, _ = data()
     return len(np.unique(ids[2 * TRAINED * number : 2 * TRAINED * (number + 1)]))
 

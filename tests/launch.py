@@ -8,20 +8,21 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import warnings
 from typing import NamedTuple
 
 import psutil
 
-from keras_parallax.failures import watchdog
+from keras_parallax.engine.failures import watchdog
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 #: A job that hangs is ended after this long; no verdict depends on how fast a job is. On a machine
 #: with much other work to do, the largest were still at work after ten minutes.
 LIMIT_SECONDS = 1200
-#: How long `horovodrun` may take until it has started a rank; it needs about 2 seconds.
+#: How long `horovodrun` may take until it has started a worker; it needs about 2 seconds.
 START_SECONDS = 60
-#: Makes each rank say that it has come to life, from a shell, before Python has even loaded.
+#: Makes each worker say that it has come to life, from a shell, before Python has even loaded.
 _SAY_STARTED = (
     'echo "RANK ${HOROVOD_RANK-${OMPI_COMM_WORLD_RANK-${SLURM_PROCID-$JOB_COMPLETION_INDEX}}} '
     'STARTED"; exec "$@"'
@@ -34,7 +35,7 @@ MPI_ENVIRON = {
     'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1',
     'OMPI_MCA_mpi_yield_when_idle': '1',
 }
-#: How each launcher is told of the number of ranks.
+#: How each launcher is told of the number of workers.
 LAUNCHERS = {
     'horovodrun --gloo': 'horovodrun -np %d -H localhost:%d --gloo',
     'horovodrun --mpi': 'horovodrun -np %d -H localhost:%d --mpi',
@@ -85,7 +86,7 @@ def run(
         # or the dynamic linker stopped it (`dl-sort-maps.c: Assertion`), which horovodrun takes for
         # an empty queue.
         warnings.warn(
-            'horovodrun started no rank; once more. It waited %d s at most.' % START_SECONDS,
+            'horovodrun started no worker; once more. It waited %d s at most.' % START_SECONDS,
             stacklevel=2,
         )
     return _run(command, full, limit, must_start=False)
@@ -95,7 +96,7 @@ def start(ranks, script, *arguments, output):
     """Starts a script of the `tests` folder under `horovodrun`, and does not wait for its end.
 
     Args:
-        ranks, script, *arguments: as `run` takes them.
+        workers, script, *arguments: as `run` takes them.
         output: a file that is to get what it prints.
 
     Returns:
@@ -137,7 +138,7 @@ def _prepare(ranks, script, arguments, environ, prefix, launcher):
 
 
 def _run(command, environ, limit, must_start):
-    """The `Outcome` of a command; `None` if it must start a rank in time, and has not."""
+    """The `Outcome` of a command; `None` if it must start a worker in time, and has not."""
     process = subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
@@ -170,6 +171,14 @@ def _run(command, environ, limit, must_start):
     if not started and (hangs or code):
         return None
     return Outcome(None if hangs else code, ''.join(lines))
+
+
+def wait_until(condition, explain, limit=LIMIT_SECONDS):
+    """Waits until `condition()` is true; `explain()` is the message if that takes too long."""
+    deadline = time.monotonic() + limit
+    while not condition():
+        assert time.monotonic() < deadline, explain()
+        time.sleep(0.1)
 
 
 def left_over(output):

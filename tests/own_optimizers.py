@@ -367,7 +367,7 @@ def by_name(keras):
 
 
 def noisy(keras):
-    """Gradients with noise, which ranks would draw from seeds of their own."""
+    """Gradients with noise, which workers would draw from seeds of their own."""
     backend, seed = keras.backend, 5 + int(os.environ.get('HOROVOD_RANK', 0))
 
     class Noisy(keras.optimizers.Adagrad):

@@ -1,5 +1,6 @@
 """Models, data and callbacks with which scripts train in a job and in plain Keras alike."""
 
+import inspect
 import os
 
 import cases
@@ -31,6 +32,19 @@ def normalized_model(keras):
             layers.Embedding(cases.ROWS, cases.WIDTH, input_length=cases.LENGTH, name='table'),
             layers.Flatten(),
             layers.BatchNormalization(name='normal'),
+            layers.Dense(1, name='out'),
+        ]
+    )
+
+
+def frozen_model(keras):
+    """A model with a dense layer that is not trained."""
+    layers = keras.layers
+    return keras.models.Sequential(
+        [
+            layers.Embedding(cases.ROWS, cases.WIDTH, input_length=cases.LENGTH, name='table'),
+            layers.Flatten(),
+            layers.Dense(3, name='frozen', trainable=False),
             layers.Dense(1, name='out'),
         ]
     )
@@ -121,7 +135,7 @@ def subclassed_model(keras):
 
 
 def data(begin=0, end=BATCHES, rank=None):
-    """Ids and targets of some batches: of one rank, or of the joined batches."""
+    """Ids and targets of some batches: of one worker, or of the joined batches."""
     batches = cases.batches(cases.CASES['adagrad'], RANKS, begin, end, rank)
     ids, targets = (np.concatenate(parts) for parts in zip(*batches))
     return ids, targets
@@ -150,18 +164,62 @@ def datasets(size, rank=None):
     }
 
 
+def weights(begin=0, end=BATCHES, rank=None):
+    """Sample weights for `data`: in each joined batch those of rank 0 are small, most are zero."""
+    random = np.random.RandomState(23)
+    batches = random.uniform(1, 3, (end, BATCH))[begin:]
+    batches[:, 1 : BATCH // RANKS] = 0
+    batches[:, 0] = 0.3
+    batches[0, 0] = 0  # Of a batch of rank 0 all.
+    if rank is not None:
+        batches = batches[:, rank * BATCH // RANKS : (rank + 1) * BATCH // RANKS]
+    return batches.ravel()
+
+
+def masked_data(rank=None):
+    """Arguments of `fit` for `cases.masked_outputs`: inputs, targets and weights, each a list."""
+    case = cases.WEIGHTED_CASES['masked_outputs']
+    batches = cases.batches(case, RANKS, 0, BATCHES, rank)
+    return [[np.concatenate(arrays) for arrays in zip(*of_batches)] for of_batches in zip(*batches)]
+
+
+#: How `masked_outputs` is compiled.
+MASKED = {
+    'loss': 'mse',
+    'loss_weights': [0.3, 2.0],
+    'sample_weight_mode': ['temporal', None],
+    'metrics': ['mae'],
+    'weighted_metrics': ['mse'],
+}
+
+
+def weighted_fits(model, fit, of_fit, batches):
+    """Trains with and without sample weights in turn; returns what was reported.
+
+    Args:
+        model: a model that is compiled with weighted metrics, of which one is a class if there are
+            classes.
+        fit: function of further arguments of `fit` that returns what `History` has.
+        of_fit: sample weights for `fit`.
+        batches: inputs, targets and weights for `train_on_batch`.
+    """
+    histories = [fit(), fit(sample_weight=of_fit), fit()]
+    losses = [np.ravel(model.train_on_batch(*batch))[0] for batch in batches]
+    return {'histories': histories, 'losses': losses, 'weights': model.get_weights()}
+
+
 #: Of `fit` on shares that `kp.data` makes: epochs, a seed, and the samples that validate.
 SHARED_EPOCHS, SHARED_SEED, SPLIT = 3, 5, 0.25
 
 
 def uneven_data():
-    """Ids and targets that two ranks cannot share evenly, nor one in whole batches."""
+    """Ids and targets that two workers cannot share evenly, nor one in whole batches."""
     ids, targets = data()
     return ids[:-1], targets[:-1]
 
 
 def batches_of(keras, size):
-    """A `Sequence` of the data in batches, a number of them that two ranks cannot share evenly."""
+    """A `Sequence` of batches of the data, which two workers cannot share evenly."""
     ids, targets = data()
     count = len(ids) // size - 1
 
@@ -217,3 +275,26 @@ def printing(callbacks, path):
         callbacks.ReduceLROnPlateau('loss', patience=1, min_delta=9, verbose=1),
         callbacks.EarlyStopping('loss', patience=1, min_delta=9, verbose=1),
     ]
+
+
+def restoring(callbacks):
+    """A callback that stops after the third epoch and sets the weights of the first one again.
+
+    Args:
+        callbacks: the `callbacks` module of a Keras package.
+    """
+    arguments = {'monitor': 'loss', 'patience': 2, 'min_delta': 9}
+    if 'restore_best_weights' in inspect.signature(callbacks.EarlyStopping.__init__).parameters:
+        return callbacks.EarlyStopping(restore_best_weights=True, **arguments)
+
+    class Restoring(callbacks.EarlyStopping):
+        """As of later versions than `tf.keras` 1.11."""
+
+        def on_epoch_end(self, epoch, logs=None):
+            super().on_epoch_end(epoch, logs)
+            if epoch == 0:
+                self.best_weights = self.model.get_weights()
+            if self.model.stop_training:
+                self.model.set_weights(self.best_weights)
+
+    return Restoring(**arguments)

@@ -9,7 +9,22 @@ import functools
 
 import cases
 import numpy as np
-from frameworks import tf
+from frameworks import TF1_15, TF2, tf
+
+
+def with_default_names(history):
+    """A history of plain Keras with the names that a strategy logs metrics by besides: a dict.
+
+    Where TensorFlow 2 builds graphs, Keras does not call a metric by the string that it was given.
+    """
+    other = {'mean_absolute_error': 'mae', 'acc': 'accuracy'} if TF2 and not TF1_15 else {}
+    more = {
+        prefix + other[name]: history[prefix + name]
+        for name in other
+        for prefix in ('', 'val_')
+        if prefix + name in history
+    }
+    return {**history, **more}
 
 
 def gated(optimizer):
@@ -117,7 +132,7 @@ def _target(update):
 
 
 def run(case, keras, ranks, steps=None):
-    """Trains a case in one process on the joined batches of `ranks` ranks.
+    """Trains a case in one process on the joined batches of `ranks` workers.
 
     Returns:
         The start weights, a list of losses, and the final weights.
@@ -139,7 +154,9 @@ def compiled(case, keras):
     """A case's model with its start weights, ready to train, in a graph of its own."""
     keras.backend.clear_session()
     model = case.model(keras)
-    model.compile(gated(case.optimizer(keras)), case.loss)
+    model.compile(
+        gated(case.optimizer(keras)), cases.as_lists(case.loss), **cases.compile_arguments(case)
+    )
     if case.model in cases.CALLING:
         # A gradient adds outputs to a function's call, which a session must not know before; the
         # second one too, in TensorFlow 1.15.

@@ -6,7 +6,7 @@ from typing import Any, Dict, NamedTuple, Optional, Tuple
 import cases
 from frameworks import KERAS_PACKAGES
 
-#: Batches are those of two ranks, whatever the size of a job.
+#: Batches are those of two workers, whatever the size of a job.
 RANKS = 2
 FORMS = ('single.h5', 'parts')
 
@@ -45,7 +45,7 @@ ALLREDUCE, AUTO = {'architecture': 'allreduce'}, {'architecture': 'auto'}
 ASYNC = {'architecture': 'ps', 'sync': False}
 #: From the names of jobs to their entries, which run in this order.
 JOBS = {}
-JOBS['two ranks'] = {
+JOBS['two workers'] = {
     'hybrid_3': Entry('adam', HYBRID_3),
     'ps': Entry('momentum', PS),
     'ps_3': Entry('few_rows', PS_3),
@@ -59,7 +59,7 @@ JOBS['two ranks'] = {
     'tf_adagrad': Entry('tf_adagrad', PS_3),
     'tf_momentum': Entry('tf_momentum', ALLREDUCE),
 }
-JOBS['three ranks'] = {
+JOBS['three workers'] = {
     'hybrid to ps': after('hybrid_3', 'parts', PS),
     'ps to allreduce': after('ps', 'parts', ALLREDUCE),
     'ps to hybrid': after('ps_3', 'single.h5', {}),
@@ -93,9 +93,11 @@ JOBS['one process'] = {
     'tf_adam alone': after('tf_adam', 'parts', {}),
 }
 #: Of those on two hosts, by the number of workers on each.
-ON_TWO_HOSTS = {2: 'four workers', 1: 'two workers'}
-JOBS['four workers'] = {'on hosts': Entry('adam', {'servers': 'host', 'partitions': 3})}
-JOBS['two workers'] = {
+ON_TWO_HOSTS = {2: 'two hosts, two workers each', 1: 'two hosts, a worker each'}
+JOBS['two hosts, two workers each'] = {
+    'on hosts': Entry('adam', {'servers': 'host', 'partitions': 3})
+}
+JOBS['two hosts, a worker each'] = {
     'hosts to ps': after('on hosts', 'parts', PS),
     'hosts to hybrid': after('on hosts', 'single.h5', {}),
 }
@@ -108,17 +110,17 @@ def _in_turn(*ways):
 
 
 #: For a job, what it shuffles besides: a Keras package, and the argument `shuffle` of `fit`.
-SHUFFLES = {'two ranks': _in_turn(True, 'batch')}
+SHUFFLES = {'two workers': _in_turn(True, 'batch')}
 #: For a job, what it goes on with within an epoch: a Keras package, the kind of data, and the form
-#: in which the job of two ranks has saved.
+#: in which the job of two workers has saved.
 WITHIN = {
-    'two ranks': _in_turn('shares single', 'shares parts', 'shuffled parts', 'Sequence parts'),
-    'three ranks': _in_turn('shares single', 'shares parts'),
+    'two workers': _in_turn('shares single', 'shares parts', 'shuffled parts', 'Sequence parts'),
+    'three workers': _in_turn('shares single', 'shares parts'),
 }
-#: The number of ranks of those on one host; 0 is a process without a launcher.
+#: The number of workers of those on one host; 0 is a process without a launcher.
 RANKS_OF = {
-    'two ranks': 2,
-    'three ranks': 3,
+    'two workers': 2,
+    'three workers': 3,
     'a server a host': 2,
     'dedicated servers': 2,
     'one process': 0,

@@ -21,10 +21,10 @@ CASES = {
 OF_KERAS = [name for name, wrap in CASES.items() if 'tables' not in wrap]
 #: Those that have the numbers of plain Keras.
 EXACT = [name for name, wrap in CASES.items() if 'sparse_update' not in wrap]
-#: The job that saves has two ranks; batches are those of two.
+#: The job that saves has two workers; batches are those of two.
 RANKS = 2
 STEPS, HALF = 8, 4
-#: For a number of ranks that goes on, pairs of a case and the form that it goes on from.
+#: For a number of workers that goes on, pairs of a case and the form that it goes on from.
 RESUMED = {
     1: [
         ('momentum', 'single.h5'),

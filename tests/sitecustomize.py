@@ -1,7 +1,7 @@
 """Read by every Python that tests start, before all else: TensorFlow 1.11 is loaded faster.
 
 While it is loaded, it notes 500 times where it is called from, and Python looks up each line of
-code for that: a fifth of what loading takes, in each rank and in `horovodrun` itself. Here lines
+code for that: a fifth of what loading takes, in each worker and in `horovodrun` itself. Here lines
 are looked up when somebody prints them.
 """
 

@@ -12,6 +12,7 @@ ON_TENSORFLOW_2 = (
     'tests/cluster/test_failures_on_hosts.py',
     'tests/cluster/test_full_disk.py',
     'tests/cluster/test_host_names.py',
+    'tests/cluster/test_keras3_on_hosts.py',
     'tests/cluster/test_local_aggregation.py',
     'tests/cluster/test_out_of_memory.py',
     'tests/cluster/test_resources_on_hosts.py',
@@ -33,10 +34,16 @@ ON_TENSORFLOW_2 = (
     'tests/parallel/test_gate.py',
     'tests/parallel/test_gather.py',
     'tests/parallel/test_increments.py',
+    'tests/parallel/test_keras3.py',
+    'tests/parallel/test_keras3_behaviour.py',
+    'tests/parallel/test_keras3_memory.py',
+    'tests/parallel/test_life_cycles.py',
     'tests/parallel/test_metrics.py',
     'tests/parallel/test_mnist.py',
     'tests/parallel/test_names.py',
     'tests/parallel/test_nmt.py',
+    'tests/parallel/test_patched.py',
+    'tests/parallel/test_random_models.py',
     'tests/parallel/test_resnet50.py',
     'tests/parallel/test_resources.py',
     'tests/parallel/test_restart.py',
@@ -68,27 +75,29 @@ NOT_ON_TENSORFLOW_2 = {
         'tests/parallel/test_behaviour.py::test_horovods_own_broadcast_callback',
     ),
     "Keras's optimizers have kernels and sparse updates of their own, by which they move rows": (
-        'tests/unit/updates/test_fused_kernels.py::',
-        'tests/unit/updates/test_optimizer_adapter.py::test_a_wrapped_optimizer_has_the_rule',
-        'tests/unit/updates/test_optimizer_adapter.py::test_every_optimizer_class_of_keras_has_a',
-        'tests/unit/updates/test_row_rules.py::test_a_rule_keeps',
-        'tests/unit/updates/test_row_rules.py::test_rows_alone_are_exact',
-        'tests/unit/updates/test_slots.py::test_a_slot_that_the_formula',
-        'tests/unit/updates/test_slots.py::test_each_variable_has_its_first_slot',
-        'tests/unit/updates/test_table_updates.py::test_rows_alone_are_updated',
+        'tests/unit/engine/updates/test_fused_kernels.py::',
+        'tests/unit/engine/updates/test_optimizer_adapter.py::test_a_wrapped_optimizer_has_the_rule',
+        'tests/unit/engine/updates/test_optimizer_adapter.py::test_every_optimizer_class_of_keras_has_a',
+        'tests/unit/engine/updates/optimizers/test_formulas.py::test_a_rule_keeps',
+        'tests/unit/engine/updates/optimizers/test_formulas.py::test_rows_alone_are_exact',
+        'tests/unit/engine/updates/test_keras_slots.py::test_a_slot_that_the_formula',
+        'tests/unit/engine/updates/test_keras_slots.py::test_each_variable_has_its_first_slot',
+        'tests/unit/engine/updates/test_table_updates.py::test_rows_alone_are_updated',
     ),
-    "every rank holds all variables of a user's optimizer, and no rank waits for an owner": (
+    "every worker holds all variables of a user's optimizer, and no worker waits for an owner": (
         'tests/parallel/test_barrier.py::test_no_rank_pulls_rows_that_their_owner_has_yet_to_update['
         'counting',
     ),
     'Keras takes no notice of a momentum that is switched on later': (
-        'tests/unit/updates/test_row_rules.py::test_momentum_switched_on',
+        'tests/unit/engine/updates/optimizers/test_formulas.py::test_momentum_switched_on',
     ),
     'Keras refuses a constraint on a table': (
         'tests/unit/optimizers/test_by_row.py::test_what_concerns_every_row_is_as_in_plain_keras['
         'constraint',
-        'tests/unit/updates/test_row_rules.py::test_lazy_heeds_regularizer_and_constraint[non neg',
-        'tests/unit/updates/test_row_rules.py::test_lazy_heeds_regularizer_and_constraint[row norm',
+        'tests/unit/engine/updates/optimizers/test_formulas.py::test_lazy_heeds_regularizer_and_constraint['
+        'non neg',
+        'tests/unit/engine/updates/optimizers/test_formulas.py::test_lazy_heeds_regularizer_and_constraint['
+        'row norm',
         'tests/parallel/test_behaviour.py::test_a_server_is_sent_tensors_and_no_messages_that_only_'
         'tell_it_to_go_on[tf.keras-told:columns]',
     ),
@@ -118,19 +127,19 @@ NOT_ON_TENSORFLOW_2 = {
         'tests/unit/compat/test_jemalloc.py::test_what_the_user_sets',
     ),
     'there is one Keras package, and nothing asks for another one called `keras`': (
-        'tests/unit/compat/test_stack.py::test_another_keras_is_named',
-        'tests/unit/compat/test_stack.py::test_a_missing_keras_is_named',
+        'tests/unit/compat/test_installed_frameworks.py::test_another_keras_is_named',
+        'tests/unit/compat/test_installed_frameworks.py::test_a_missing_keras_is_named',
     ),
     'Keras computes the penalty of `l2(0.0)` as any other, and its gradient is of all rows': (
-        'tests/unit/updates/test_formulas.py::test_a_regularizer_without_a_penalty_changes_nothing['
+        'tests/unit/engine/updates/test_inferred_formula.py::test_a_regularizer_without_a_penalty_changes_nothing['
         'tf.keras-l2 of 0',
     ),
     'a metric is written in a function that Keras calls before it reads what it returns': (
-        'tests/unit/session/test_runs.py::test_a_metric_is_written_after',
+        'tests/unit/engine/session/test_session_runs.py::test_a_metric_is_written_after',
     ),
     'no formula is tried with a copy of an optimizer, for Keras moves rows itself': (
-        'tests/unit/updates/test_optimizer_copies.py::test_what_an_optimizer_holds',
-        'tests/unit/updates/test_optimizer_copies.py::test_an_optimizer_that_holds_a_table',
+        'tests/unit/engine/updates/test_optimizer_copies.py::test_what_an_optimizer_holds',
+        'tests/unit/engine/updates/test_optimizer_copies.py::test_an_optimizer_that_holds_a_table',
     ),
     'Horovod 0.28.1 has `initial_lr` first, and `local_variables`; ours are those of 0.19.5': (
         'tests/unit/test_public_names.py::test_callbacks_take_the_arguments_of_horovods['
@@ -139,7 +148,7 @@ NOT_ON_TENSORFLOW_2 = {
         'callbacks.LearningRate',
     ),
     "the packages beside us, which the doctor imports, cannot be read by a Python as old as 3.6": (
-        'tests/unit/compat/test_stack.py::test_every_other_python_of_this_machine_is_named_when_it_'
+        'tests/unit/compat/test_installed_frameworks.py::test_every_other_python_of_this_machine_is_named_when_it_'
         'imports_or_runs_us[command1',
     ),
     "DeepCTR 0.9.4's DIEN does not build there, in plain Keras either": (
@@ -180,22 +189,22 @@ ON_TENSORFLOW_1_15 = (
     'tests/unit/compat/test_graph_queries.py',
     'tests/unit/compat/test_keras_optimizers.py',
     'tests/unit/compat/test_loss_scaling.py',
-    'tests/unit/compat/test_row_updates.py',
+    'tests/unit/compat/test_optimizer_v2_rows.py',
     'tests/unit/compat/test_segment_sums.py',
     'tests/unit/compat/test_session_hooks.py',
     'tests/unit/compat/test_tensorflow_',
-    'tests/unit/compat/test_versions.py',
+    'tests/unit/compat/test_supported_versions.py',
     'tests/unit/data/',
     'tests/unit/layers/',
     'tests/unit/metrics/',
     'tests/unit/optimizers/',
     'tests/unit/planning/',
-    'tests/unit/session/',
-    'tests/unit/step/',
-    'tests/unit/tables/',
-    'tests/unit/test_compiling.py',
+    'tests/unit/engine/session/',
+    'tests/unit/engine/step/',
+    'tests/unit/engine/tables/',
+    'tests/unit/keras2/test_compiling.py',
     'tests/unit/test_single_process.py',
-    'tests/unit/updates/',
+    'tests/unit/engine/updates/',
 )
 
 NOT_ON_TENSORFLOW_1_15 = {
@@ -212,13 +221,13 @@ NOT_ON_TENSORFLOW_1_15 = {
         'variable_and_rows_as_they_come[aggregating',
         'tests/unit/compat/test_keras_optimizers.py::test_an_optimizer_of_a_users_is_given_every_'
         'variable_and_rows_as_they_come[transforming',
-        'tests/unit/updates/test_asked_gradients.py::test_an_own_optimizer_gives_the_numbers_of_'
+        'tests/unit/engine/updates/test_requested_gradients.py::test_an_own_optimizer_gives_the_numbers_of_'
         'plain_keras[tf.keras-aggregating',
-        'tests/unit/updates/test_asked_gradients.py::test_an_own_optimizer_gives_the_numbers_of_'
+        'tests/unit/engine/updates/test_requested_gradients.py::test_an_own_optimizer_gives_the_numbers_of_'
         'plain_keras[tf.keras-transforming',
     ),
     'they clip when they compute gradients, not when they apply them': (
-        'tests/unit/compat/test_keras_optimizers.py::test_an_optimizer_clips_nothing',
+        'tests/unit/compat/test_optimizer_v2_rows.py::test_gradients_that_are_clipped_are_not',
     ),
     'Keras shows the loss of the batches after the break, where a metric goes on': (
         'tests/unit/callbacks/test_fit_progress.py::test_the_progress_bar_goes_on',
@@ -247,32 +256,34 @@ ON_TENSORFLOW_1_6 = (
     'tests/parallel/test_start_values.py',
     'tests/unit/compat/',
     'tests/unit/layers/test_embedding_bag.py',
-    'tests/unit/session/',
-    'tests/unit/step/',
-    'tests/unit/tables/test_initializer_graphs.py',
+    'tests/unit/engine/session/',
+    'tests/unit/engine/step/',
+    'tests/unit/engine/tables/test_initializer_graphs.py',
     'tests/unit/test_choose_stack.py',
     'tests/unit/test_single_process.py',
-    'tests/unit/updates/',
+    'tests/unit/engine/updates/',
 )
 
 NOT_ON_TENSORFLOW_1_6 = {
     'without a `keras` that fits nothing of ours can be imported': (
-        'tests/unit/compat/test_stack.py::test_another_keras_is_named',
-        'tests/unit/compat/test_stack.py::test_a_missing_keras_is_named',
+        'tests/unit/compat/test_installed_frameworks.py::test_another_keras_is_named',
+        'tests/unit/compat/test_installed_frameworks.py::test_a_missing_keras_is_named',
     ),
-    'its `tf.keras` is not served': ('tests/unit/compat/test_stack.py::test_tf_keras_is_served',),
+    'its `tf.keras` is not served': (
+        'tests/unit/compat/test_installed_frameworks.py::test_tf_keras_is_served',
+    ),
     'a session that simplifies arithmetic is not gone on with': (
-        'tests/unit/session/test_graph_sessions.py::test_a_session_that_the_script_has_opened',
+        'tests/unit/engine/session/test_graph_sessions.py::test_a_session_that_the_script_has_opened',
     ),
     'it has no kernel for Adamax': (
-        'tests/unit/updates/test_fused_kernels.py::test_every_dense_variable_has_one_kernel_and_no_'
+        'tests/unit/engine/updates/test_fused_kernels.py::test_every_dense_variable_has_one_kernel_and_no_'
         'other_update[adamax',
     ),
-    'a rank that loads takes more memory than a block, whatever the size of the table': (
+    'a worker that loads takes more memory than a block, whatever the size of the table': (
         'tests/parallel/test_saving.py::test_tables_larger_than_a_block',
     ),
     'it makes no variable of a shape that is computed': (
-        'tests/unit/tables/test_initializer_graphs.py::test_a_shape_that_is_computed',
+        'tests/unit/engine/tables/test_initializer_graphs.py::test_a_shape_that_is_computed',
     ),
 }
 

@@ -122,7 +122,8 @@ RUNS = {
     ),
 }
 SHARDS, STEPS, SAMPLES = 2, 20, 12
-#: Which of them jobs train, by their number of ranks; and of which two ranks go on in the middle.
+#: Which of them jobs train, by their number of workers; and of which two workers go on in the
+#: middle.
 RUNS_OF = {1: ['admitted'], 2: ['admitted', 'evicted', 'both'], 3: ['admitted', 'both']}
 RESUMED_RANKS = 2
 

@@ -1,7 +1,7 @@
-"""Scripts as users write them, run in plain Keras and by the ranks of a job alike.
+"""Scripts as users write them, run in plain Keras and by the workers of a job alike.
 
 Each is a function of a `Run` that returns a list of arrays: what plain Keras computes, a job must
-compute on every rank.
+compute on every worker.
 """
 
 import contextlib
@@ -10,7 +10,7 @@ from typing import Any, Callable, NamedTuple
 
 import cases
 import numpy as np
-from frameworks import tf
+from frameworks import TF2, tf
 
 WORDS, LENGTH, SAMPLES, BATCH = 40, 6, 48, 12
 
@@ -23,6 +23,7 @@ class Run(NamedTuple):
         scope: function that gives the context in which models are built and compiled.
         gated: function from an optimizer, or its name, to what `compile` is given.
         wrapped: function from an optimizer to one whose updates the script builds itself.
+        summing: the same, of losses that are sums over a batch.
         rank, ranks: this process among those that share each batch.
         folder: where files go.
     """
@@ -31,12 +32,13 @@ class Run(NamedTuple):
     scope: Callable[[], Any] = contextlib.ExitStack
     gated: Callable[[Any], Any] = lambda optimizer: optimizer
     wrapped: Callable[[Any], Any] = lambda optimizer: optimizer
+    summing: Callable[[Any], Any] = lambda optimizer: optimizer
     rank: int = 0
     ranks: int = 1
     folder: str = ''
 
     def data(self, seed=3):
-        """Samples of made words and a class for each: this rank's share of every batch."""
+        """Samples of made words and a class for each: this worker's share of every batch."""
         random = np.random.RandomState(seed)
         words = cases.skewed_ids(random, (SAMPLES, LENGTH), WORDS)
         classes = random.randint(0, 2, (SAMPLES, 1))
@@ -210,7 +212,7 @@ def loaded(run):
     """A model that plain Keras's own `load_model` compiles, with the slots of its optimizer."""
     keras, path = run.keras, os.path.join(run.folder, 'saved_by_%d.h5' % run.rank)
     with tf.Graph().as_default(), tf.Session():
-        # Written by each rank for itself: the same numbers, for plain Keras's training may race.
+        # Written by each worker for itself: the same numbers, for plain Keras's training may race.
         model = words_and_dense(keras)
         model.compile('adagrad', 'binary_crossentropy')
         run.start(model)
@@ -264,6 +266,85 @@ def own_step(run):
         wanted = backend.placeholder((None, 1))
         loss = backend.mean(backend.square(wanted - model.output))
         optimizer = run.wrapped(run.keras.optimizers.Adam(0.01))
+        updates = optimizer.get_updates(loss=loss, params=model.trainable_weights)
+        step = backend.function([model.input, wanted], [loss], updates=updates)
+    run.start(model)
+    for _ in range(4):
+        step(list(run.data()))
+    return run.end(model)
+
+
+# --- Losses that sum over the batch ------------------------------------------------------------
+
+
+def a_tenth_of_sum(targets, outputs):
+    return 0.1 * tf.reduce_sum(tf.square(targets - outputs))
+
+
+def summed(run):
+    """A summed loss, whose numbers `fit` reports, too."""
+    with run.scope():
+        model = words_and_dense(run.keras)
+        model.compile(run.gated('sgd'), a_tenth_of_sum)
+    run.start(model)
+    words, classes = run.data()
+    arguments = {'batch_size': BATCH // run.ranks, 'shuffle': False, 'verbose': 0}
+    history = model.fit(words, classes, epochs=3, **arguments).history
+    return [*run.end(model), np.array(history['loss'])]
+
+
+def summed_from_generator(run):
+    """A loss that is tried with the first batch of a generator, in a model built with it."""
+    with run.scope():
+        model = run.keras.models.Sequential(words_and_dense(run.keras).layers)
+        model.compile(run.gated('sgd'), a_tenth_of_sum)
+    run.start(model)
+    words, classes = run.data()
+    size = BATCH // run.ranks
+
+    def batches():
+        while True:
+            for first in range(0, len(words), size):
+                yield words[first : first + size], classes[first : first + size]
+
+    model.fit_generator(batches(), len(words) // size, epochs=2, verbose=0)
+    return run.end(model)
+
+
+def summed_without_targets(run):
+    """A model whose only loss is a sum that the model adds."""
+    with run.scope():
+        model = words_and_dense(run.keras)
+        output = model.layers[-1].output
+        is_tensorflows = run.keras.__name__.startswith('tensorflow') and not TF2
+        inputs = {'inputs': model.inputs} if is_tensorflows else {}
+        model = run.keras.models.Model(model.inputs, output)
+        model.add_loss(0.1 * tf.reduce_sum(tf.square(output - 0.3)), **inputs)
+        model.compile(run.gated('sgd'), None)
+    run.start(model)
+    words, _ = run.data()
+    arguments = {'batch_size': BATCH // run.ranks, 'shuffle': False, 'verbose': 0}
+    history = model.fit(words, None, epochs=3, **arguments).history
+    return [*run.end(model), np.array(history['loss'])]
+
+
+def summed_without_strategy(run):
+    """A summed loss whose optimizer the script wraps, and no strategy."""
+    model = words_and_dense(run.keras)
+    model.compile(run.wrapped(run.keras.optimizers.SGD()), a_tenth_of_sum)
+    run.start(model)
+    run.fit(model)
+    return run.end(model)
+
+
+def summed_in_own_step(run):
+    """A step that a script makes of a summed loss."""
+    backend = run.keras.backend
+    with run.scope():
+        model = words_and_dense(run.keras)
+        wanted = backend.placeholder((None, 1))
+        loss = a_tenth_of_sum(wanted, model.output)
+        optimizer = run.summing(run.keras.optimizers.SGD())
         updates = optimizer.get_updates(loss=loss, params=model.trainable_weights)
         step = backend.function([model.input, wanted], [loss], updates=updates)
     run.start(model)
@@ -396,6 +477,11 @@ SCRIPTS = {
         cloned,
         of_scikit_learn,
         own_step,
+        summed,
+        summed_from_generator,
+        summed_without_targets,
+        summed_without_strategy,
+        summed_in_own_step,
         sequential_without_shape,
         subclassed,
         subclassed_that_predicts_first,

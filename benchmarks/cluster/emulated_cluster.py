@@ -38,10 +38,10 @@ class Counters(NamedTuple):
 
 
 class Job:
-    """A command or a job of several ranks that runs on the cluster.
+    """A command or a job of several workers that runs on the cluster.
 
     Attributes:
-        process: its `subprocess.Popen`; for a job of several ranks, the launcher's.
+        process: its `subprocess.Popen`; for a job of several workers, the launcher's.
     """
 
     def __init__(self, process, log):
@@ -214,8 +214,8 @@ class EmulatedCluster:
         """Starts a job with `horovodrun`, from the first of its hosts.
 
         Args:
-            command: list of the words of the command that every rank runs.
-            slots_per_host: number of ranks on each host.
+            command: list of the words of the command that every worker runs.
+            slots_per_host: number of workers on each host.
             environ: further environment variables.
             hosts: numbers of the hosts to use; by default all.
             options: further options of `horovodrun`.

@@ -18,7 +18,7 @@ WORKER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))
 #: A job that takes longer than this at one link speed, or from its start to the end of the first,
 #: has failed.
 LIMIT_SECONDS = 900
-#: How long a job may take to end when all ranks have reported. Of TensorFlow's own parameter
+#: How long a job may take to end when all workers have reported. Of TensorFlow's own parameter
 #: servers some never do: a session that is closed waits for the server of a worker that has gone.
 LEAVING_SECONDS = 20
 #: Batches that the floor is computed from: the first that a job measures, where steps are short.
@@ -33,7 +33,7 @@ BUSY_CORES = 2
 ENVIRON = {
     'TF_CPP_MIN_LOG_LEVEL': '2',
     'JEMALLOC_MALLOC_CONF': 'lg_dirty_mult:-1',
-    # Of TensorFlow 2: its Keras 2. Here, because a rank imports Horovod before all else.
+    # Of TensorFlow 2: its Keras 2. Here, because a worker imports Horovod before all else.
     'TF_USE_LEGACY_KERAS': '1',
 }
 
@@ -147,7 +147,7 @@ def take_phase(cluster, copies, phase, case, limit):
         limit: how many seconds it may take.
 
     Returns:
-        What all ranks saw, a list for each copy; `None` if one has failed.
+        What all workers saw, a list for each copy; `None` if one has failed.
     """
     end = time.time() + limit
     if not wait(copies, end, lambda copy: phases.is_ready(copy.path, phase)):
@@ -186,10 +186,10 @@ def last_words(outcome, limit):
 
 
 def summary(seen):
-    """What all ranks saw, in one record.
+    """What all workers saw, in one record.
 
     Args:
-        seen: a list for each copy of the job, with the dict that each rank wrote of a phase.
+        seen: a list for each copy of the job, with the dict that each worker wrote of a phase.
 
     Returns:
         A dict. Bytes are those of one host, on the mean over hosts, for each step. `losses` are
@@ -198,7 +198,7 @@ def summary(seen):
     first, everyone = seen[0], list(itertools.chain.from_iterable(seen))
     # The first worker of a host speaks for it: both read the same counters.
     hosts = [one for one in everyone if one['local_rank'] == 0]
-    # A step is as long as the rank that took longest.
+    # A step is as long as the worker that took longest.
     ordered = sorted(max(step) for copy in seen for step in zip(*(one['seconds'] for one in copy)))
     median = statistics.median(ordered)
     return {
@@ -218,7 +218,7 @@ def summary(seen):
         'start_peak_mib': max(one['start_peak_mib'] for one in everyone),
         'first_step_seconds': max(one['first_step_seconds'] for one in everyone),
         **{name: first[0][name] for name in ('settled_on',) if name in first[0]},
-        # Where one rank reports for all, the others have none.
+        # Where one worker reports for all, the others have none.
         'losses': [
             statistics.mean(step)
             for step in zip(*(one['losses'] for one in first if one['losses']))

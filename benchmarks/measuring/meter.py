@@ -1,4 +1,4 @@
-"""What a rank and its host take: bytes, processor time and memory."""
+"""What a worker and its host take: bytes, processor time and memory."""
 
 import os
 
@@ -52,7 +52,7 @@ class Meter:
     """What the measured steps of a phase take: this host's bytes, this process's time and memory.
 
     Args:
-        gather: function from a value to the list of all ranks' values: nobody may send while
+        gather: function from a value to the list of all workers' values: nobody may send while
             another counts.
     """
 

@@ -1,7 +1,7 @@
 """The phases of a job, one for each link speed, and how it goes through them.
 
-Ranks and the measuring process see the same folder: in it rank 0 says that all are ready for a
-phase, the measuring process says that links have their speed, and each rank leaves what it saw.
+Workers and the measuring process see the same folder: in it rank 0 says that all are ready for a
+phase, the measuring process says that links have their speed, and each worker leaves what it saw.
 """
 
 import json
@@ -13,7 +13,7 @@ from measuring import schedule
 
 
 class Trained(NamedTuple):
-    """What a rank saw of a phase: numbers of steps, and loss and seconds of each, warm-up too."""
+    """What a worker saw of a phase: numbers of steps, and loss and seconds of each, warm-up too."""
 
     warmup: int
     steps: int
@@ -22,12 +22,12 @@ class Trained(NamedTuple):
 
 
 def train(step, next_batch, gather, warmup, steps, begin):
-    """Trains through a phase, on every rank at once.
+    """Trains through a phase, on every worker at once.
 
     Args:
         step: function from a batch's inputs and target to its loss.
         next_batch: function that returns the next batch.
-        gather: function from a value to the list of all ranks' values.
+        gather: function from a value to the list of all workers' values.
         warmup, steps: the most steps before those that are measured, and of these.
         begin: called before the first step that is measured.
 
@@ -36,7 +36,7 @@ def train(step, next_batch, gather, warmup, steps, begin):
     """
     losses, seconds = [], []
     while len(seconds) < warmup + steps:
-        # Both numbers are settled before bytes are counted, by the rank whose step took longest.
+        # Both numbers are settled before bytes are counted, by the worker whose step took longest.
         if len(seconds) == schedule.SHORTEST_WARMUP:
             warmup = schedule.warmup(warmup, max(gather(seconds[-1])))
         if len(seconds) == warmup:
@@ -50,7 +50,7 @@ def train(step, next_batch, gather, warmup, steps, begin):
 
 
 def wait_for_links(path, phase):
-    """Of rank 0: says that all ranks are ready for a phase, and waits until links have its speed.
+    """Of rank 0: says that all workers are ready for a phase, and waits until links have its speed.
 
     Args:
         path: what the names of all files of the job begin with.
@@ -62,17 +62,17 @@ def wait_for_links(path, phase):
 
 
 def is_ready(path, phase):
-    """Whether all ranks are ready for a phase; as `wait_for_links`."""
+    """Whether all workers are ready for a phase; as `wait_for_links`."""
     return os.path.exists('%s.ready%d' % (path, phase))
 
 
 def begin(path, phase):
-    """Of the measuring process: lets the ranks begin with a phase; as `wait_for_links`."""
+    """Of the measuring process: lets the workers begin with a phase; as `wait_for_links`."""
     _make('%s.shaped%d' % (path, phase))
 
 
 def write(path, phase, rank, seen):
-    """Leaves what a rank saw in a phase, a dict, whole or not at all."""
+    """Leaves what a worker saw in a phase, a dict, whole or not at all."""
     name = _name(path, phase, rank)
     with open(name + '.new', 'w') as file:
         json.dump(seen, file)
@@ -80,7 +80,7 @@ def write(path, phase, rank, seen):
 
 
 def read(path, phase, ranks):
-    """What all ranks saw in a phase, a list by rank; `None` while one has not left it yet."""
+    """What all workers saw in a phase, a list by rank; `None` while one has not left it yet."""
     names = [_name(path, phase, rank) for rank in range(ranks)]
     if not all(map(os.path.exists, names)):
         return None

@@ -4,7 +4,7 @@ import re
 
 from systems.catalog import SYSTEMS
 
-from keras_parallax.planning import partition_fit
+from keras_parallax.tuning import partition_fit
 from report import compare
 from report.scripts import markdown
 

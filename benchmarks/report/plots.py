@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt  # noqa: E402
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator  # noqa: E402
 from systems.catalog import SYSTEMS  # noqa: E402
 
-from keras_parallax.planning import partition_fit  # noqa: E402
+from keras_parallax.tuning import partition_fit  # noqa: E402
 
 LINK_SPEED, ALPHA = 'plot-link-speed.png', 'plot-alpha.png'
 #: Parallax's speed-ups, by α (Kim et al., EuroSys 2019).

@@ -1,7 +1,7 @@
 """The systems that are compared: each makes a step function of the same model.
 
-A step function takes a list of inputs and a target and returns this rank's loss before the update,
-or nothing if another rank reports it.
+A step function takes a list of inputs and a target and returns this worker's loss before the
+update, or nothing if another worker reports it.
 What is learned can be read as whole arrays, as Keras orders them.
 Everyone keeps to the form that its own documentation shows; what is set beyond that is said here.
 """
@@ -27,7 +27,8 @@ class System(NamedTuple):
         distributed: whether it trains on several workers.
         synchronous: whether it is to learn what one worker learns from all batches together.
         needs_tensorflow_2: whether no other stack has it.
-        rests_horovod: whether Horovod, by which ranks meet before and after steps, sleeps in them.
+        rests_horovod: whether Horovod, by which workers meet before and after steps, sleeps in
+            them.
     """
 
     title: str
@@ -39,7 +40,7 @@ class System(NamedTuple):
 
 
 class Place(NamedTuple):
-    """This process's place: `rank`, `size`, and a `gather` of JSON-able values from all ranks."""
+    """This process's place: `rank`, `size`, and a `gather` of JSON-able values from all workers."""
 
     rank: int
     size: int

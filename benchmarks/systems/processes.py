@@ -1,4 +1,4 @@
-"""Processes beside a rank's, for systems that are not in the rank's own process alone."""
+"""Processes beside a worker's, for systems that are not in the worker's own process alone."""
 
 import atexit
 import contextlib
@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 
-from keras_parallax.job import worker_servers as addresses
+from keras_parallax.engine.job import worker_servers as addresses
 
 _BENCHMARKS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 

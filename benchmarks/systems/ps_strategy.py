@@ -39,7 +39,7 @@ def path_of(folder, worker):
 def build(work, place, threads):
     """The step function; see `catalog`. Starts this host's processes too.
 
-    The step of rank 0 returns the mean of the workers' losses. Other ranks have nothing to do.
+    The step of rank 0 returns the mean of the workers' losses. Other workers have nothing to do.
     """
     folders = place.gather(tempfile.mkdtemp() if place.rank == 0 else None)
     os.makedirs(folders[0], exist_ok=True)

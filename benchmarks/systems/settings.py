@@ -24,9 +24,9 @@ def horovod_config(threads):
 
     Horovod 0.19.5 does not declare its operations stateful, so TensorFlow merges two that have the
     same input, such as the gathered ids of two tables that are looked up by the same column, and
-    each process keeps the name of either: then the ranks wait for each other for ever. Without
+    each process keeps the name of either: then the workers wait for each other for ever. Without
     that optimization of TensorFlow, and only that, they do not:
-    tests/unit/job/test_collectives.py.
+    tests/unit/engine/job/test_collectives.py.
     """
     config = session_config(threads)
     options = config.graph_options.optimizer_options

@@ -1,4 +1,4 @@
-"""Records of what ranks saw, and copies of jobs, without a cluster."""
+"""Records of what workers saw, and copies of jobs, without a cluster."""
 
 import subprocess
 import time
@@ -23,7 +23,7 @@ def test_a_record_has_the_slowest_ranks_steps_and_the_mean_of_all_losses():
     record = measure.summary([job])
     assert record['step_seconds'] == 3.0 and record['units_per_second'] == 4.0
     assert record['losses'] == [7.0, 6.0, 4.0, 2.0, 1.5] and record['first_step_seconds'] == 1
-    # Where one rank reports for all, its losses are theirs.
+    # Where one worker reports for all, its losses are theirs.
     of_one = [dict(job[0]), dict(job[1], losses=[])]
     assert measure.summary([of_one])['losses'] == job[0]['losses']
     # A copy trains by itself: its steps count, but nobody waits for it.

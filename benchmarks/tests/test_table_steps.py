@@ -1,4 +1,4 @@
-"""Steps with tables for recommenders: what ids there are, and what is made of what ranks saw."""
+"""Steps with tables for recommenders: what ids there are, and what is made of what workers saw."""
 
 import numpy as np
 import pytest
@@ -50,7 +50,7 @@ def test_known_ids_and_new_ones_find_rows_on_every_shard():
 
 
 def seen(*rounds):
-    """What a rank saw: rounds of a step's milliseconds with the usual table and with ours."""
+    """What a worker saw: rounds of a step's milliseconds with the usual table and with ours."""
     return {'evenly': [[list(usual), list(ours)] for usual, ours in rounds]}
 
 

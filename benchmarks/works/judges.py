@@ -8,7 +8,7 @@ import numpy as np
 from works import models
 from works.stack import K, keras, tf
 
-#: No worker draws its batches from this rank's seed: see `models`.
+#: No worker draws its batches from this worker's seed: see `models`.
 HELD_OUT_RANK = 900
 #: Words at a time, for each of which there is a probability of each word of the vocabulary.
 _WORDS_AT_ONCE = 512

@@ -41,7 +41,7 @@ class SampledSoftmax(keras.layers.Layer):
         vocabulary: number of words.
         noise: number of noise words a batch, drawn without repeats.
         seed: of the table's start values.
-        noise_seed: of the noise words; another on each rank, the same in every system.
+        noise_seed: of the noise words; another on each worker, the same in every system.
         **kwargs: as for any Keras layer.
     """
 
@@ -99,7 +99,7 @@ class Work(NamedTuple):
         optimizer: `'adagrad'` or `'sgd'`.
         rate: its learning rate.
         lookups: function `(rank, count) -> iterator` of a step's lookups, a list of pairs of a
-            table's name and the ids that the rank's batch looks up in it.
+            table's name and the ids that the worker's batch looks up in it.
         tables: dict from names of tables to their pair of rows and width.
         unit: what is counted, for instance `'words'`.
         units: how many of them in a worker's batch.
@@ -208,7 +208,7 @@ def click_model(kind='deepfm', width=64, batch=4096, path=None):
 
     Widths, batch, optimizer and rate are those of OpenEmbedding's published benchmark, which takes
     Adagrad with the default rate of `tf.keras`. `path` is a file in Criteo's layout; by default
-    every rank generates samples of its own.
+    every worker generates samples of its own.
     """
     if kind not in ('deepfm', 'wide_deep'):
         raise ValueError("kind must be 'deepfm' or 'wide_deep', but %r was given." % (kind,))

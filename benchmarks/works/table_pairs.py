@@ -100,20 +100,20 @@ def raw_ids(numbers):
 
 
 def known_count(case, rows, size):
-    """How many ids of a case have rows before anything is measured, on so many ranks."""
+    """How many ids of a case have rows before anything is measured, on so many workers."""
     # Each shard gives away its own rows, so that the first is full before all are.
     room = rows - 4 * math.sqrt(rows * size) if case.raw else rows
     return int(room * case.known)
 
 
 def new_numbers(count, rank, size, step):
-    """Numbers from 0 on of a rank's new ids: `count`, of which half were new in the step before."""
+    """`count` numbers from 0 on of a worker's ids, of which half were new in the step before."""
     half = count // 2
     return np.arange(step * half, (step + 2) * half) * size + rank
 
 
 def shares(count, batch, rank, size):
-    """All numbers below `count`, `batch` at a time: those of a rank, as often on every rank."""
+    """All numbers below `count`, `batch` at a time: those of a worker, as often on every worker."""
     own = np.arange(rank, count, size)
     steps = -(-count // (size * batch))
     return np.resize(own, [steps, batch])
@@ -126,7 +126,7 @@ class Pair:
         case: a `Case`.
         rows: how many both tables have.
         rank: this process's rank.
-        size: the number of ranks.
+        size: the number of workers.
 
     Attributes:
         models: the usual one, and the one that is judged.

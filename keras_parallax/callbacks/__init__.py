@@ -1,5 +1,7 @@
 """Callbacks with the names and arguments of Horovod's and Keras's, for both Keras packages."""
 
+from typing import List
+
 from keras_parallax.callbacks.broadcast import BroadcastGlobalVariablesCallback
 from keras_parallax.callbacks.graph_export import GraphExport
 from keras_parallax.callbacks.learning_rate import (
@@ -27,3 +29,7 @@ __all__ = [
     'StepMetrics',
     'TensorBoard',
 ]
+
+
+def __dir__() -> List[str]:
+    return list(__all__)

@@ -6,6 +6,9 @@ callbacks may end an epoch early.
 """
 
 from types import CodeType
+from typing import Any, Dict
+
+from keras_parallax.framework_types import Callback
 
 #: The methods in which a callback may end an epoch that has batches left.
 _WITHIN_EPOCH = ('on_epoch_begin', 'on_batch_begin', 'on_batch_end')
@@ -14,7 +17,7 @@ _WITHIN_EPOCH = ('on_epoch_begin', 'on_batch_begin', 'on_batch_end')
 _OTHERS = ('__init__', 'on_train_begin', 'on_train_end', 'on_epoch_end')
 
 
-#: What is called to change a model, to stop its training, or to wait for other ranks.
+#: What is called to change a model, to stop its training, or to wait for other workers.
 _ACTS = (
     'allgather',
     'allreduce',
@@ -27,12 +30,12 @@ _ACTS = (
 )
 
 
-def name_of(callback):
+def name_of(callback: Callback) -> str:
     """The name of a callback's class."""
     return type(callback).__name__
 
 
-def mentions(callback, attribute):
+def mentions(callback: Callback, attribute: str) -> bool:
     """Whether the code of a callback names an attribute.
 
     Example:
@@ -48,7 +51,7 @@ def mentions(callback, attribute):
     return any(_names(function, attribute) for function in functions)
 
 
-def may_end_an_epoch(callback):
+def may_end_an_epoch(callback: Callback) -> bool:
     """Whether a callback may set `model.stop_training` while an epoch has batches left.
 
     Example:
@@ -71,8 +74,8 @@ def may_end_an_epoch(callback):
     )
 
 
-def acts_on_training(callback):
-    """Whether a class of the user's may do something to the model, or wait for other ranks.
+def acts_on_training(callback: Callback) -> bool:
+    """Whether a class of the user's may do something to the model, or wait for other workers.
 
     Example:
         ```python
@@ -93,20 +96,20 @@ def acts_on_training(callback):
     return any(_names(function, attribute) for function in functions for attribute in _ACTS)
 
 
-def _methods(callback):
+def _methods(callback: Callback) -> Dict[str, Any]:
     """What the classes of a callback define, without Keras's base class, a dict."""
-    methods = {}
+    methods: Dict[str, Any] = {}
     for cls in reversed(type(callback).__mro__):
         if cls.__name__ != 'Callback':
             methods.update(vars(cls))
     return methods
 
 
-def _names(function, attribute):
+def _names(function: Any, attribute: str) -> bool:
     return _code_names(getattr(function, '__code__', None), attribute)
 
 
-def _code_names(code, attribute):
+def _code_names(code: Any, attribute: str) -> bool:
     if not isinstance(code, CodeType):
         return False
     return (

@@ -1,14 +1,16 @@
-"""What Keras's callbacks write and print in `fit`, which rank 0 does for the ranks that would too.
+"""What Keras's callbacks write and print in `fit`: rank 0 does it for all workers that would.
 
-Ranks that write to one path spoil each other's files: lines of a log overlap, and the events of a
+Workers that write to one path spoil each other's files: lines of a log overlap, and the events of a
 TensorBoard can no longer be read. So a callback that writes acts on rank 0 alone where rank 0 has
-the same one with the same path; a path that has the rank in it is a wish for a log of each rank.
+the same one with the same path; a path that has the rank in it is a wish for a log of each worker.
 """
 
 import os
+from typing import Any, Iterable, List, Optional, Sequence, Tuple
 
 from keras_parallax.callbacks.callback_code import acts_on_training, name_of
-from keras_parallax.compat.stack import generation
+from keras_parallax.compat.installed_frameworks import generation
+from keras_parallax.framework_types import Callback
 
 #: Where Keras's callbacks write that do nothing else.
 _WRITERS = {
@@ -35,13 +37,13 @@ _MODULES = [
 ]
 
 
-def _place(path):
-    # Ranks may be in folders of their own.
+def _place(path: Any) -> str:
+    # Workers may be in folders of their own.
     return os.path.abspath(str(path))
 
 
-def output_of(callback):
-    """What a callback writes or prints, where another rank may do it for this one.
+def output_of(callback: Callback) -> Optional[str]:
+    """What a callback writes or prints, where another worker may do it for this one.
 
     It is a string, equal for callbacks that write to the same place or print the same, or `None` if
     it does neither, or more than that.
@@ -58,18 +60,20 @@ def output_of(callback):
     name = _kind(callback)
     if name in _WRITERS:
         return None if acts_on_training(callback) else '%s: %s' % (name, _WRITERS[name](callback))
-    if name in _PRINTERS and getattr(callback, 'verbose', 0):
+    if name in _PRINTERS and getattr(callback, 'verbose', False):
         return '%s: %s' % (name, _PRINTERS[name](callback))
     return None
 
 
-def outputs(callbacks):
+def outputs(callbacks: Iterable[Callback]) -> List[str]:
     """What each of a list of callbacks writes or prints, a list of `output_of` without `None`."""
     return [output for output in map(output_of, callbacks) if output is not None]
 
 
-def left_to(others, callbacks):
-    """Which callbacks of this rank another one stands in for, given the `outputs` of that.
+def left_to(
+    others: Sequence[str], callbacks: Sequence[Callback]
+) -> Tuple[List[Callback], List[Callback]]:
+    """Which callbacks of this worker another one stands in for, given the `outputs` of that.
 
     Returns those that need not act here, and those that need not print.
     """
@@ -78,7 +82,7 @@ def left_to(others, callbacks):
     return silent, [callback for callback in same if callback not in silent]
 
 
-def _kind(callback):
+def _kind(callback: Callback) -> Optional[str]:
     """The name of the class of Keras's that a callback is of, or `None` if it is another."""
     for cls in type(callback).__mro__:
         known = cls.__name__ in _WRITERS or cls.__name__ in _PRINTERS

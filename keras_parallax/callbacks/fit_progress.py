@@ -6,15 +6,17 @@ are over from the data as ever, but nothing is computed of them, and no callback
 
 import contextlib
 import warnings
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, cast
 
 import numpy as np
 
 from keras_parallax.callbacks.epoch_reports import numbers
 from keras_parallax.callbacks.model_checkpoint import ModelCheckpoint
 from keras_parallax.checkpoint import random_state
-from keras_parallax.checkpoint.fit_record import FitRecord
+from keras_parallax.checkpoint.fit_record import FitRecord, SavedFit
 from keras_parallax.compat import keras_api, keras_metrics
-from keras_parallax.step.train_step import step_of
+from keras_parallax.engine.step.train_step import step_of
+from keras_parallax.framework_types import Array, Callback, Logs, Model
 
 
 class FitProgress(keras_api.callbacks.Callback):
@@ -32,20 +34,30 @@ class FitProgress(keras_api.callbacks.Callback):
         is_first: whether the epoch is the first of this `fit`.
     """
 
-    def __init__(self, callbacks, data, saved=None, passed=0):
+    def __init__(
+        self,
+        callbacks: List[Callback],
+        data: Dict[str, Any],
+        saved: Optional[SavedFit] = None,
+        passed: int = 0,
+    ) -> None:
         super().__init__()
         self._callbacks, self._data, self._saved, self._passed = callbacks, data, saved, passed
         self._keeps_begin = any(_saves_within_epochs(callback) for callback in callbacks)
-        self._list = self._all = self._started = self._begin = self._order = None
-        self._counters = ()
+        self._list: Any = None
+        self._all: List[Callback] = []
+        self._started: Optional[List[Dict[str, Any]]] = None
+        self._begin: Any = None
+        self._order: Optional[Array] = None
+        self._counters: Sequence[Callable[[float], None]] = ()
         self.epoch, self.batch, self.is_first = 0, 0, True
 
-    def bind(self, callback_list, counters=()):
+    def bind(self, callback_list: Any, counters: Sequence[Callable[[float], None]] = ()) -> None:
         """Takes the list by which Keras calls all callbacks.
 
         Args:
             callback_list: the `CallbackList`, Keras's own callbacks in it.
-            counters: functions that are told how many samples this rank need not train.
+            counters: functions that are told how many samples this worker need not train.
         """
         self._list, self._all, self._counters = callback_list, callback_list.callbacks, counters
         for callback in self._all:
@@ -53,7 +65,7 @@ class FitProgress(keras_api.callbacks.Callback):
                 callback.progress = self
 
     @contextlib.contextmanager
-    def passing_over(self, model):
+    def passing_over(self, model: Model) -> Iterator[None]:
         """While open, a model computes nothing for the batches that are over."""
         if not self._passed:
             yield
@@ -62,7 +74,7 @@ class FitProgress(keras_api.callbacks.Callback):
         # What Keras takes for the loss and the metrics; nobody hears of them.
         nothing = [0.0] * len(model.metrics_names)
 
-        def train(inputs):
+        def train(inputs: Any) -> Any:
             nonlocal left
             if left:
                 left -= 1
@@ -76,7 +88,7 @@ class FitProgress(keras_api.callbacks.Callback):
             if model.train_function is train:
                 model.train_function = function
 
-    def on_epoch_begin(self, epoch, logs=None):
+    def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
         """Goes on from what was saved, and takes note of how the epoch begins."""
         self.epoch, self.batch, self.is_first = epoch, 0, self._started is None
         if self.is_first:
@@ -90,7 +102,7 @@ class FitProgress(keras_api.callbacks.Callback):
         if self._passed:
             self._list.callbacks = [self]
 
-    def _go_on(self):
+    def _go_on(self) -> None:
         saved = self._saved
         if saved is None:
             return
@@ -103,11 +115,11 @@ class FitProgress(keras_api.callbacks.Callback):
             callback = self._of_keras('History')
             callback.epoch, callback.history = list(history['epoch']), dict(history['logs'])
         for callback, values in _pairs(self._callbacks, saved.job.get('callbacks', [])):
-            own, plain = vars(callback), _plain(callback)
+            own, plain = cast(Dict[str, Any], vars(callback)), _plain(callback)
             # A number does not take the place of something that is open.
             own.update({name: values[name] for name in values if name in plain or name not in own})
 
-    def on_batch_end(self, batch, logs=None):
+    def on_batch_end(self, batch: int, logs: Logs = None) -> None:
         """Counts batches; with the last one that is over, the others may hear of the next."""
         self.batch = batch + 1
         if self._passed and self.batch == self._passed:
@@ -115,18 +127,19 @@ class FitProgress(keras_api.callbacks.Callback):
             self._list.callbacks = self._all
             self._arrive()
 
-    def _arrive(self):
-        if 'random' in self._saved.own:
-            random_state.restore(self._saved.own['random'])
+    def _arrive(self) -> None:
+        saved = cast(SavedFit, self._saved)  # Whose batches have been passed over.
+        if 'random' in saved.own:
+            random_state.restore(saved.own['random'])
         step = step_of(self.model)
-        ranks = self._saved.job['ranks']
+        ranks = saved.job['ranks']
         is_known = len(ranks) == ranks[0]['data']['ranks']
-        sums = sums_of_rank([one['sums'] for one in ranks], step.rank, step.size)
+        sums = sums_of_rank([one['sums'] for one in ranks], step.job.rank, step.job.size)
         logger, bar = self._of_keras('BaseLogger'), self._of_keras('ProgbarLogger')
         if is_known:
             self._set_states(sums.get('states'))
             logger.seen, logger.totals = sums['seen'], dict(sums['totals'])
-            if len(ranks) != step.size:
+            if len(ranks) != step.job.size:
                 for name in set(logger.stateful_metrics).intersection(logger.totals):
                     del logger.totals[name]
             for count in self._counters:
@@ -137,7 +150,7 @@ class FitProgress(keras_api.callbacks.Callback):
             if bar.verbose and is_known:
                 bar.progbar.update(bar.seen, self._averages(logger))
 
-    def _averages(self, logger):
+    def _averages(self, logger: Callback) -> List[Tuple[str, float]]:
         """The averages of the epoch so far, pairs of names and numbers, as a progress bar shows."""
         return [
             (name, logger.totals[name] / (1 if name in logger.stateful_metrics else logger.seen))
@@ -146,10 +159,10 @@ class FitProgress(keras_api.callbacks.Callback):
         ]
 
     @property
-    def of_rank(self):
-        """What each rank has of its own: what it makes averages of, and its data; plain data."""
+    def of_rank(self) -> Dict[str, Any]:
+        """What each worker has of its own: what it makes averages of, and its data; plain data."""
         logger, states = self._of_keras('BaseLogger'), keras_metrics.metric_states(self.model)
-        values = step_of(self.model).backend.batch_get_value(states) if states else []
+        values = step_of(self.model).spec.package.backend.batch_get_value(states) if states else []
         sums = {
             'seen': logger.seen,
             'totals': numbers(logger.totals),
@@ -157,12 +170,12 @@ class FitProgress(keras_api.callbacks.Callback):
         }
         return {'sums': sums, 'data': self._data}
 
-    def _set_states(self, values):
+    def _set_states(self, values: Optional[Sequence[Any]]) -> None:
         states = keras_metrics.metric_states(self.model)
         if values is not None and len(values) == len(states):
-            step_of(self.model).backend.batch_set_value(list(zip(states, values)))
+            step_of(self.model).spec.package.backend.batch_set_value(list(zip(states, values)))
 
-    def within_epoch(self, ranks):
+    def within_epoch(self, ranks: List[Dict[str, Any]]) -> FitRecord:
         """The `FitRecord` after a batch.
 
         Args:
@@ -172,7 +185,7 @@ class FitProgress(keras_api.callbacks.Callback):
         own = {'random': random_state.current(), 'begin': self._begin}
         return FitRecord(dict(job, callbacks=self._changed()), own, self._order)
 
-    def after_epoch(self, logs):
+    def after_epoch(self, logs: Logs) -> FitRecord:
         """The `FitRecord` after an epoch.
 
         Args:
@@ -186,15 +199,15 @@ class FitProgress(keras_api.callbacks.Callback):
         own = {'random': random_state.current()}
         return FitRecord(job, own, keras_api.order_of_samples())
 
-    def _history(self):
+    def _history(self) -> Dict[str, Any]:
         history = self._of_keras('History')
         logs = {name: [float(value) for value in of] for name, of in history.history.items()}
         return {'epoch': list(history.epoch), 'logs': logs}
 
-    def _changed(self):
+    def _changed(self) -> List[List[Any]]:
         """What callbacks have come to since training began: pairs of their class and a dict."""
         changed = []
-        for callback, started in zip(self._callbacks, self._started):
+        for callback, started in zip(self._callbacks, self._started or ()):
             values = {
                 name: value
                 for name, value in _plain(callback).items()
@@ -203,13 +216,13 @@ class FitProgress(keras_api.callbacks.Callback):
             changed.append([type(callback).__name__, values])
         return changed
 
-    def _of_keras(self, name):
+    def _of_keras(self, name: str) -> Callback:
         """Keras's own callback of a class, or `None`."""
         own = [one for one in self._all if one not in self._callbacks]
         return next((one for one in own if type(one).__name__ == name), None)
 
 
-def take_saved_fit(model, initial_epoch):
+def take_saved_fit(model: Model, initial_epoch: int) -> Optional[SavedFit]:
     """The `SavedFit` from which a call of `fit` goes on, or `None`; no later call does.
 
     Args:
@@ -218,15 +231,16 @@ def take_saved_fit(model, initial_epoch):
             goes on than the order of samples.
     """
     step = getattr(model.optimizer, '_parallax_step', None)
-    saved = getattr(step, 'saved_fit', None)
+    if step is None:
+        return None
+    saved = step.fits.take()
     if saved is None:
         return None
-    step.saved_fit = None
     if initial_epoch == saved.epoch:
         return saved
     if not saved.batch:
         return saved._replace(job={})
-    if step.rank == 0:
+    if step.job.rank == 0:
         warnings.warn(
             'The checkpoint was saved after batch %d of epoch %d, but fit begins with '
             'initial_epoch=%d, and so with the first batch; strategy.resume returns the '
@@ -236,15 +250,15 @@ def take_saved_fit(model, initial_epoch):
     return None
 
 
-def sums_of_rank(sums, rank, size):
-    """The sums of which a rank goes on to make averages.
+def sums_of_rank(sums: Sequence[Dict[str, Any]], rank: int, size: int) -> Dict[str, Any]:
+    """The sums of which a worker goes on to make averages.
 
-    If there are not as many ranks as have saved, each has an equal part of them all.
+    If there are not as many workers as have saved, each has an equal part of them all.
 
     Args:
-        sums: those of each rank that has saved.
+        sums: those of each worker that has saved.
         rank: the rank.
-        size: the number of ranks.
+        size: the number of workers.
 
     Example:
         ```python
@@ -266,11 +280,11 @@ def sums_of_rank(sums, rank, size):
     }
 
 
-def _saves_within_epochs(callback):
+def _saves_within_epochs(callback: Callback) -> bool:
     return isinstance(callback, ModelCheckpoint) and callback.saves_within_epochs
 
 
-def _plain(callback):
+def _plain(callback: Callback) -> Dict[str, Any]:
     """The attributes of a callback that are numbers, words, truth values or `None`, a dict."""
     found = {}
     for name, value in vars(callback).items():
@@ -280,13 +294,15 @@ def _plain(callback):
     return found
 
 
-def _is_same(one, other):
+def _is_same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and (one == other or (one != one and other != other))
 
 
-def _pairs(callbacks, saved):
+def _pairs(
+    callbacks: Sequence[Callback], saved: Iterable[Tuple[str, Dict[str, Any]]]
+) -> Iterator[Tuple[Callback, Dict[str, Any]]]:
     """Callbacks, and what was saved of the one with the same class and place among those of it."""
-    by_class = {}
+    by_class: Dict[str, List[Dict[str, Any]]] = {}
     for name, values in saved:
         by_class.setdefault(name, []).append(values)
     for callback in callbacks:

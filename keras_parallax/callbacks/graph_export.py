@@ -1,21 +1,22 @@
-"""The graph that a rank trains, as text and for TensorBoard."""
+"""The graph that a worker trains, as text and for TensorBoard."""
 
 import os
 import warnings
 
 from keras_parallax.compat import keras_api
 from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.framework_types import Logs
 
 
 class GraphExport(keras_api.callbacks.Callback):
-    """Writes the graph that a rank trains when training begins: as text, and for TensorBoard.
+    """Writes the graph that a worker trains when training begins: as text, and for TensorBoard.
 
-    Ranks have graphs of their own: the one that owns a shard has its updates. Give the callback to
-    the ranks whose graphs you want; none waits for another. Rank 0 writes `rank-0/graph.pbtxt` and,
-    beside it, a file of events, so that TensorBoard on `directory` shows each rank as a run.
+    Workers have graphs of their own: the one that owns a shard has its updates. Give the callback
+    to the workers whose graphs you want; none waits for another. Rank 0 writes `rank-0/graph.pbtxt`
+    and, beside it, a file of events, so that TensorBoard on `directory` shows each worker as a run.
 
     Args:
-        directory: where the folders of the ranks are made. What cannot be written there is warned
+        directory: where the folders of the workers are made. What cannot be written there is warned
             of, and training goes on.
 
     Example:
@@ -33,14 +34,14 @@ class GraphExport(keras_api.callbacks.Callback):
         ```
     """
 
-    def __init__(self, directory):
+    def __init__(self, directory: str) -> None:
         super().__init__()
         self.directory = directory
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: Logs = None) -> None:
         """Writes it: what a training step runs is all there by now."""
         step = getattr(self.model.optimizer, '_parallax_step', None)
-        folder = os.path.join(self.directory, 'rank-%d' % (0 if step is None else step.rank))
+        folder = os.path.join(self.directory, 'rank-%d' % (0 if step is None else step.job.rank))
         # Keras's backend has the session of another graph if several are open.
         graph = self.model.total_loss.graph
         try:

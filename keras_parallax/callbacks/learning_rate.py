@@ -1,6 +1,7 @@
 """Learning rates that follow a schedule."""
 
 import numbers
+from typing import Any, Callable, Optional, Union
 
 from keras_parallax.callbacks.late_backend import _LateBackend
 from keras_parallax.compat import keras_api
@@ -8,7 +9,7 @@ from keras_parallax.compat.horovod_api import horovod_callbacks
 from keras_parallax.errors import PlanError
 
 
-def _check_order(callback, first, value, fits):
+def _check_order(callback: str, first: str, value: Any, fits: bool) -> None:
     """Refuses arguments in the order of Horovod 0.28, which has `initial_lr` first.
 
     Args:
@@ -32,7 +33,7 @@ class LearningRateScheduleCallback(
 ):
     """Multiplies the initial learning rate, epoch by epoch or batch by batch.
 
-    The shards of sparse tables follow at the next step, as every rank runs the callback.
+    The shards of sparse tables follow at the next step, as every worker runs the callback.
 
     Args:
         multiplier: a number, or a function from the epoch to one.
@@ -54,14 +55,14 @@ class LearningRateScheduleCallback(
 
     def __init__(
         self,
-        multiplier,
-        start_epoch=0,
-        end_epoch=None,
-        staircase=True,
-        momentum_correction=True,
-        steps_per_epoch=None,
-        initial_lr=None,
-    ):
+        multiplier: Union[float, Callable[[float], float]],
+        start_epoch: int = 0,
+        end_epoch: Optional[int] = None,
+        staircase: bool = True,
+        momentum_correction: bool = True,
+        steps_per_epoch: Optional[int] = None,
+        initial_lr: Optional[float] = None,
+    ) -> None:
         is_epoch = isinstance(start_epoch, numbers.Integral)
         _check_order('LearningRateScheduleCallback', 'multiplier', start_epoch, is_epoch)
         # By name, for Horovod 0.28 has them in another order; it takes a number for the base of an
@@ -104,12 +105,12 @@ class LearningRateWarmupCallback(
 
     def __init__(
         self,
-        warmup_epochs=5,
-        momentum_correction=True,
-        steps_per_epoch=None,
-        verbose=0,
-        initial_lr=None,
-    ):
+        warmup_epochs: float = 5,
+        momentum_correction: bool = True,
+        steps_per_epoch: Optional[int] = None,
+        verbose: int = 0,
+        initial_lr: Optional[float] = None,
+    ) -> None:
         name = 'LearningRateWarmupCallback'
         _check_order(name, 'warmup_epochs', warmup_epochs, not 0 < warmup_epochs < 1)
         corrects = momentum_correction in (False, True)

@@ -3,11 +3,15 @@
 import contextlib
 import os
 import warnings
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Union, cast
+
+from typing_extensions import Protocol
 
 from keras_parallax.callbacks.save_clock import SaveClock
 from keras_parallax.checkpoint import increments, path_patterns, resume, save_parts
 from keras_parallax.checkpoint import save as save_module
-from keras_parallax.checkpoint.chain import MAX_DELTAS, Limits
+from keras_parallax.checkpoint.delta_chain import MAX_DELTAS, Limits
+from keras_parallax.checkpoint.fit_record import FitRecord
 from keras_parallax.checkpoint.manifest import (
     is_sharded,
     remove_leftovers,
@@ -15,11 +19,35 @@ from keras_parallax.checkpoint.manifest import (
     saved_under,
 )
 from keras_parallax.compat import keras_api
+from keras_parallax.engine.step.train_step import TrainStep, step_of
+from keras_parallax.engine.updates.optimizer_adapter import adapter_of
 from keras_parallax.errors import CheckpointError, PlanError
-from keras_parallax.step.train_step import step_of
-from keras_parallax.updates.optimizer_adapter import adapter_of
+from keras_parallax.framework_types import Logs, Model
+from keras_parallax.planning.plan_request import check_flag
 
 _RAISE, _WARN = 'raise', 'warn'
+
+
+class Progress(Protocol):
+    """How far `fit` has come, and what is saved of it (`fit_progress.FitProgress`).
+
+    Attributes:
+        epoch, batch, is_first: as `FitProgress` has them.
+    """
+
+    epoch: int
+    batch: int
+    is_first: bool
+
+    @property
+    def of_rank(self) -> Dict[str, Any]:
+        """What each worker has of its own, plain data."""
+
+    def within_epoch(self, ranks: List[Dict[str, Any]]) -> FitRecord:
+        """The `FitRecord` after a batch, given what is `of_rank` of each worker."""
+
+    def after_epoch(self, logs: Logs) -> FitRecord:
+        """The `FitRecord` after an epoch."""
 
 
 class ModelCheckpoint(keras_api.callbacks.ModelCheckpoint):
@@ -31,23 +59,23 @@ class ModelCheckpoint(keras_api.callbacks.ModelCheckpoint):
     one that plain Keras loads. It appears under its name when it is complete; until then the one
     before stays. Folders on the way to it are made.
 
-    In one file, rank 0 saves on its own: the callback may be given to every rank or to rank 0
-    alone. Sharded, or with `save_steps` or `save_seconds`, give the callback to every rank.
+    In one file, rank 0 saves on its own: the callback may be given to every worker or to rank 0
+    alone. Sharded, or with `save_steps` or `save_seconds`, give the callback to every worker.
 
     Args:
         filepath: path of the file, or of the folder if `sharded`. It may have fields for `epoch`
             and the names of metrics, as in Keras; with `save_steps` or `save_seconds` for `epoch`
             and `batch`.
         monitor: metric that `save_best_only` looks at. The metrics of rank 0 count;
-            `MetricAverageCallback` before this one averages them over the ranks.
+            `MetricAverageCallback` before this one averages them over the workers.
         verbose: 1 to print a line for each save.
         save_best_only: whether to save only when the metric has improved. Training that goes on
             with `initial_epoch` has to beat the newest checkpoint under `filepath`.
         save_weights_only: whether to leave the optimizer's state out.
         mode: `'min'`, `'max'` or `'auto'`: what improvement means.
         period: number of epochs between saves.
-        sharded: whether to save a folder to which every rank writes its own part, on storage that
-            every host sees. It takes as many times less time as there are ranks.
+        sharded: whether to save a folder to which every worker writes its own part, on storage that
+            every host sees. It takes as many times less time as there are workers.
         max_to_keep: number of checkpoints to keep, the newest ones; `None` keeps all. Only what
             this callback has written is removed, also by the job before a restart: files know by
             which `filepath` and under which name they were written.
@@ -66,7 +94,7 @@ class ModelCheckpoint(keras_api.callbacks.ModelCheckpoint):
             `None` for as many as all rows have.
 
     Raises:
-        ValueError: an argument is none of the above.
+        ValueError: an argument is none of the above, or `filepath` has a field that is misspelled.
         PlanError: when training begins, if the optimizer keeps variables of which it is not known
             what they belong to.
 
@@ -82,22 +110,25 @@ class ModelCheckpoint(keras_api.callbacks.ModelCheckpoint):
 
     def __init__(
         self,
-        filepath,
-        monitor='val_loss',
-        verbose=0,
-        save_best_only=False,
-        save_weights_only=False,
-        mode='auto',
-        period=1,
-        sharded=False,
-        max_to_keep=None,
-        on_save_error=_RAISE,
-        save_steps=None,
-        save_seconds=None,
-        incremental=False,
-        max_deltas=MAX_DELTAS,
-        max_delta_bytes=None,
-    ):
+        filepath: Union[str, 'os.PathLike[str]'],
+        monitor: str = 'val_loss',
+        verbose: int = 0,
+        save_best_only: bool = False,
+        save_weights_only: bool = False,
+        mode: str = 'auto',
+        period: int = 1,
+        sharded: bool = False,
+        max_to_keep: Optional[int] = None,
+        on_save_error: str = _RAISE,
+        save_steps: Optional[int] = None,
+        save_seconds: Optional[float] = None,
+        incremental: bool = False,
+        max_deltas: int = MAX_DELTAS,
+        max_delta_bytes: Optional[int] = None,
+    ) -> None:
+        path_patterns.check(os.fspath(filepath), ['epoch'])
+        sharded = check_flag('sharded', sharded, ValueError)
+        incremental = check_flag('incremental', incremental, ValueError)
         super().__init__(filepath, monitor, verbose, save_best_only, save_weights_only, mode)
         # The seventh argument of Keras 2.15 is a number of batches, and it warns of this one.
         self.period = period
@@ -118,24 +149,25 @@ class ModelCheckpoint(keras_api.callbacks.ModelCheckpoint):
         self.save_steps, self.save_seconds = save_steps, save_seconds
         if self.saves_within_epochs:
             _check_within_epochs(self)
-        self._steps, self._clock, self.progress = 0, save_seconds and SaveClock(save_seconds), None
+        self._steps, self._clock = 0, None if save_seconds is None else SaveClock(save_seconds)
+        self.progress = cast(Progress, None)  # Until `fit` begins.
         self._is_due = False
 
     @property
-    def saves_within_epochs(self):
+    def saves_within_epochs(self) -> bool:
         """Whether it saves after batches, and not after epochs."""
         return self.save_steps is not None or self.save_seconds is not None
 
-    def set_model(self, model):
+    def set_model(self, model: Model) -> None:
         """Takes the model; Keras's own callback then saves by way of this one."""
         self._trained = model
         self.model = _Saver(self)
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: Logs = None) -> None:
         """Checks that the state can be saved."""
         step, optimizer = step_of(self._trained), self._trained.optimizer
-        keeps = not self.save_weights_only and (step.has_shards or adapter_of(optimizer).inner)
-        if step.state is None and keeps:
+        keeps = not self.save_weights_only and (step.spec.has_shards or adapter_of(optimizer).inner)
+        if step.operations.state is None and keeps:
             raise PlanError(
                 'The state of %s cannot be saved, for it is not known which of its variables '
                 'belong to which variable of the model; use another optimizer, or '
@@ -143,30 +175,30 @@ class ModelCheckpoint(keras_api.callbacks.ModelCheckpoint):
             )
         if self._clock is not None:
             self._clock.begin()
-        if step.rank == 0:
+        if step.job.rank == 0:
             remove_leftovers(self.filepath)
         else:
             self.verbose = 0
 
-    def on_epoch_begin(self, epoch, logs=None):
+    def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
         """Has training that goes on beat what is there."""
         if epoch and self.save_best_only and self.progress.is_first:
             self._restore_best(step_of(self._trained))
 
-    def _restore_best(self, step):
+    def _restore_best(self, step: TrainStep) -> None:
         """Has the metric to beat be that of the newest checkpoint, when training goes on."""
         best = None
-        if step.rank == 0:
+        if step.job.rank == 0:
             newest = resume.latest_checkpoint(self.filepath)
             saved = resume.state_of(newest)['best'] if newest else {}
             best = saved.get(self.monitor)
         if self.sharded:
-            with step.call(joint_act(self)):
-                best = step.gather(best)[0]
+            with step.job.call(joint_act(self) or 'ModelCheckpoint'):
+                best = step.job.gather(best)[0]
         if best is not None:
             self.best = best
 
-    def on_batch_end(self, batch, logs=None):
+    def on_batch_end(self, batch: int, logs: Logs = None) -> None:
         """Saves, if it is time to, where it saves within epochs.
 
         Where gradients of several batches are added up, it waits until they are applied.
@@ -179,14 +211,14 @@ class ModelCheckpoint(keras_api.callbacks.ModelCheckpoint):
             is_due = self._clock.is_due(self._gather) or is_due
         self._is_due = self._is_due or is_due
         step = step_of(self._trained)
-        if self._is_due and not step.pending:
+        if self._is_due and not step.runs.pending:
             self._is_due, place = False, _place(self.progress.epoch, batch)
-            with step.call('%s %s' % (joint_act(self), place)):
+            with step.job.call('%s %s' % (joint_act(self), place)):
                 self._save_after_batch(step, place)
             if self._clock is not None:
                 self._clock.restart()
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         """As Keras 2.15 calls it, which would count batches for a save of its own.
 
         Args:
@@ -195,17 +227,17 @@ class ModelCheckpoint(keras_api.callbacks.ModelCheckpoint):
         """
         self.on_batch_end(batch, logs)
 
-    def _gather(self, value):
+    def _gather(self, value: Any) -> List[Any]:
         step = step_of(self._trained)
-        if not step.waits and not self.sharded:
+        if not step.synchronization.waits and not self.sharded:
             return [value]  # Rank 0 saves alone.
-        with step.call(joint_act(self)):
-            return step.gather(value)
+        with step.job.call(joint_act(self) or 'ModelCheckpoint'):
+            return step.job.gather(value)
 
-    def _save_after_batch(self, step, place):
+    def _save_after_batch(self, step: TrainStep, place: str) -> None:
         of_rank = self.progress.of_rank
-        ranks = step.gather(of_rank) if step.waits else [of_rank]
-        if not self.sharded and step.rank != 0:
+        ranks = step.job.gather(of_rank) if step.synchronization.waits else [of_rank]
+        if not self.sharded and step.job.rank != 0:
             return
         epoch, batch = self.progress.epoch, self.progress.batch
         path = self.filepath.format(epoch=epoch + 1, batch=batch)
@@ -216,7 +248,7 @@ class ModelCheckpoint(keras_api.callbacks.ModelCheckpoint):
             self._save_job(path, epoch, fit, not self.save_weights_only)
 
     @contextlib.contextmanager
-    def _errors_told(self, step, place):
+    def _errors_told(self, step: TrainStep, place: str) -> Iterator[None]:
         """While open, a save that fails ends training or not, as asked."""
         best = self.best
         try:
@@ -226,49 +258,60 @@ class ModelCheckpoint(keras_api.callbacks.ModelCheckpoint):
             self.best = best
             if self.on_save_error == _RAISE:
                 raise
-            if step.rank == 0:
+            if step.job.rank == 0:
                 warnings.warn('No checkpoint %s: %s' % (place, error), stacklevel=4)
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         """Saves, if it is time to, where it saves after epochs."""
         if self.saves_within_epochs:
             return
         step = step_of(self._trained)
-        if step.rank != 0 and not self.sharded:
+        if step.job.rank != 0 and not self.sharded:
             return
-        with step.call('%s %s' % (joint_act(self) or 'ModelCheckpoint', _place(epoch))):
+        with step.job.call('%s %s' % (joint_act(self) or 'ModelCheckpoint', _place(epoch))):
             if self.sharded:
-                # All ranks must come to the same decision.
+                # All workers must come to the same decision.
                 logs = {name: float(value) for name, value in (logs or {}).items()}
-                logs = step.gather(logs)[0]
+                logs = step.job.gather(logs)[0]
             self._logs = logs
+            if self.epochs_since_last_save + 1 >= self.period:
+                self._check_fields(dict(logs or {}, epoch=epoch))
             with self._errors_told(step, _place(epoch)):
                 super().on_epoch_end(epoch, logs)
 
-    def _save(self, path, include_optimizer):
+    def _check_fields(self, values: Dict[str, Any]) -> None:
+        """Refuses fields of the path that are not in the logs, to which other callbacks may add."""
+        lacking = path_patterns.missing(self.filepath, values)
+        if lacking:
+            raise CheckpointError(
+                'The path %r has the field %s, but after an epoch there are %s.'
+                % (self.filepath, ' and '.join(lacking), ', '.join(sorted(values)))
+            )
+
+    def _save(self, path: str, include_optimizer: bool) -> None:
         """Saves after an epoch, as Keras's callback asks."""
         fit = self.progress.after_epoch(self._logs)
         self._save_job(path, self.progress.epoch + 1, fit, include_optimizer)
 
-    def _save_job(self, path, epochs, fit, include_optimizer):
+    def _save_job(self, path: str, epochs: int, fit: FitRecord, include_optimizer: bool) -> None:
         best = {self.monitor: float(self.best)} if self.save_best_only else {}
         written = resume.record_of(self.filepath, path)
-        arguments = {'best': best, 'written': written, 'fit': fit}
-        save = save_module.save
+        arguments: Dict[str, Any] = {'best': best, 'written': written, 'fit': fit}
+        save: Callable[..., None] = save_module.save
         if self.sharded:
             save = save_parts.save_parts
             arguments['increments'] = self._increments() if self.incremental else None
         save(self._trained, path, epochs, include_optimizer, **arguments)
-        if self.max_to_keep is not None and step_of(self._trained).rank == 0:
+        if self.max_to_keep is not None and step_of(self._trained).job.rank == 0:
             _remove_old(self.filepath, self.max_to_keep)
 
-    def _increments(self):
+    def _increments(self) -> increments.Increments:
         limits = Limits(self.max_deltas, self.max_delta_bytes)
         return increments.increments_of(self._trained, self.filepath, limits)
 
 
-def joint_act(callback):
-    """What ranks wait for each other in, as the user knows it; `None` if rank 0 acts alone.
+def joint_act(callback: ModelCheckpoint) -> Optional[str]:
+    """What workers wait for each other in, as the user knows it; `None` if rank 0 acts alone.
 
     Args:
         callback: the `ModelCheckpoint`.
@@ -281,15 +324,15 @@ def joint_act(callback):
     return 'ModelCheckpoint(%s)' % ', '.join(given) if given else None
 
 
-def _check_within_epochs(callback):
+def _check_within_epochs(callback: ModelCheckpoint) -> None:
     """Refuses what has no meaning for a callback that saves after batches."""
     steps, seconds = callback.save_steps, callback.save_seconds
     if steps is not None and not (_is_number(steps, int) and steps >= 1):
         raise ValueError(
             'save_steps must be a number of batches, 1 or more, but %r was given.' % (steps,)
         )
-    is_time = _is_number(seconds, (int, float)) and 0 < seconds < float('inf')
-    if seconds is not None and not is_time:
+    is_time = seconds is None or (_is_number(seconds, (int, float)) and 0 < seconds < float('inf'))
+    if not is_time:
         raise ValueError(
             'save_seconds must be a number of seconds above 0, but %r was given.' % (seconds,)
         )
@@ -311,11 +354,11 @@ def _check_within_epochs(callback):
         )
 
 
-def _is_number(value, kinds):
+def _is_number(value: Any, kinds: Union[type, Tuple[type, ...]]) -> bool:
     return isinstance(value, kinds) and not isinstance(value, bool)
 
 
-def _remove_old(filepath, kept):
+def _remove_old(filepath: str, kept: int) -> None:
     """Removes all but the newest that a callback has written, before a restart too, and no more.
 
     Args:
@@ -330,7 +373,7 @@ def _remove_old(filepath, kept):
             os.remove(path)
 
 
-def _place(epoch, batch=None):
+def _place(epoch: int, batch: Optional[int] = None) -> str:
     """Words for where in training it is."""
     of_epoch = 'epoch %d' % (epoch + 1)
     return 'after ' + (of_epoch if batch is None else 'batch %d of %s' % (batch + 1, of_epoch))
@@ -342,16 +385,16 @@ class _Saver:
     #: As Keras 2.15 asks: `tf.distribute` has no part in the job.
     distribute_strategy = None
 
-    def __init__(self, callback):
+    def __init__(self, callback: ModelCheckpoint) -> None:
         self._callback = callback
 
     @staticmethod
-    def _in_multi_worker_mode():
+    def _in_multi_worker_mode() -> bool:
         """As the Keras of TensorFlow 1.15 asks, to the same end."""
         return False
 
-    def save(self, filepath, overwrite=True, options=None):
+    def save(self, filepath: str, overwrite: bool = True, options: Any = None) -> None:
         self._callback._save(filepath, include_optimizer=True)
 
-    def save_weights(self, filepath, overwrite=True, options=None):
+    def save_weights(self, filepath: str, overwrite: bool = True, options: Any = None) -> None:
         self._callback._save(filepath, include_optimizer=False)

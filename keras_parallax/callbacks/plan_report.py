@@ -4,14 +4,18 @@ import json
 import os
 import sys
 import warnings
+from typing import Any, Callable, Optional
 
 import tqdm
 
 from keras_parallax.atomic_files import written_aside
 from keras_parallax.compat import keras_api
+from keras_parallax.engine.session.graph_scope import scope_of
+from keras_parallax.engine.step.density import measures_density
+from keras_parallax.engine.step.train_step import TrainStep, step_of
 from keras_parallax.errors import ScopeError
-from keras_parallax.session.graph_scope import scope_of
-from keras_parallax.step.train_step import step_of
+from keras_parallax.framework_types import Logs
+from keras_parallax.planning.plan import Plan
 
 
 class PlanReport(keras_api.callbacks.Callback):
@@ -19,7 +23,7 @@ class PlanReport(keras_api.callbacks.Callback):
 
     That is after the first ten batches, or when training begins if nothing is to be measured; with
     `architecture='auto'`, when the fastest is chosen. If training ends before, it prints what is
-    known by then. Give it to every rank or to rank 0.
+    known by then. Give it to every worker or to rank 0.
 
     Args:
         path: where to write the plan, too: as JSON, or if it ends with `.html` as a page to look
@@ -48,13 +52,19 @@ class PlanReport(keras_api.callbacks.Callback):
         ```
     """
 
-    def __init__(self, path=None, describe=None, print_fn=None, bandwidth=None):
+    def __init__(
+        self,
+        path: Optional[str] = None,
+        describe: Optional[Callable[[Plan], str]] = None,
+        print_fn: Optional[Callable[[str], Any]] = None,
+        bandwidth: Optional[str] = None,
+    ) -> None:
         super().__init__()
         self.path, self.describe, self.print_fn = path, describe, print_fn
         self.bandwidth = bandwidth
-        self._pending = None
+        self._pending: Optional[_Pending] = None
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: Logs = None) -> None:
         """Reports at once where nothing is to be measured."""
         loss = getattr(self.model, 'total_loss', None)
         scope = None if loss is None else scope_of(loss.graph)
@@ -65,17 +75,17 @@ class PlanReport(keras_api.callbacks.Callback):
                 'no plan.'
             )
         step = step_of(self.model)
-        if step.rank == 0:
+        if step.job.rank == 0:
             # In an object of its own, which no checkpoint brings back.
             self._pending = _Pending(self, strategy, step)
             self._pending.report_if_measured()
 
-    def on_batch_end(self, batch, logs=None):
+    def on_batch_end(self, batch: int, logs: Logs = None) -> None:
         """Reports as soon as all is measured."""
         if self._pending is not None:
             self._pending.report_if_measured()
 
-    def on_train_end(self, logs=None):
+    def on_train_end(self, logs: Logs = None) -> None:
         """Reports what is known if training has been so short."""
         if self._pending is not None:
             self._pending.report()
@@ -84,15 +94,17 @@ class PlanReport(keras_api.callbacks.Callback):
 class _Pending:
     """The report of one `fit`, which is made once."""
 
-    def __init__(self, callback, strategy, step):
+    def __init__(self, callback: PlanReport, strategy: Any, step: TrainStep) -> None:
         self._callback, self._strategy, self._step = callback, strategy, step
         self._is_made = False
 
-    def report_if_measured(self):
-        if not (self._step.measures_density or self._step.tries):
+    def report_if_measured(self) -> None:
+        step = self._step
+        is_trying = any(observer.is_trying for observer in step.observers)
+        if not (measures_density(step) or is_trying):
             self.report()
 
-    def report(self):
+    def report(self) -> None:
         if self._is_made:
             return
         self._is_made = True
@@ -106,11 +118,11 @@ class _Pending:
             _write(plan, callback.path)
 
 
-def _print(text):
+def _print(text: str) -> None:
     tqdm.tqdm.write(text + '\n', file=sys.stdout)
 
 
-def _write(plan, path):
+def _write(plan: Plan, path: str) -> None:
     """Writes a plan to a file, or warns that it cannot be written."""
     is_page = os.path.splitext(path)[1].lower() in ('.html', '.htm')
     text = plan.to_html() if is_page else json.dumps(plan.as_data(), indent=2) + '\n'

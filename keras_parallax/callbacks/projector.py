@@ -2,6 +2,7 @@
 
 import os
 import warnings
+from typing import Any, Iterable, Iterator, List, Optional, Set
 
 import numpy as np
 from google.protobuf import text_encoding
@@ -10,6 +11,7 @@ from keras_parallax.atomic_files import written_aside
 from keras_parallax.callbacks.sampled_model import sampled_ids
 from keras_parallax.compat import keras_api
 from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.framework_types import Array, Callback, Model
 
 #: As TensorBoard calls it.
 _CONFIG = 'projector_config.pbtxt'
@@ -26,7 +28,7 @@ class Projector:
         model: its model.
     """
 
-    def __init__(self, callback, model):
+    def __init__(self, callback: Callback, model: Model) -> None:
         self._callback, self._model = callback, model
         chosen = callback.embeddings_layer_names
         layers = [
@@ -47,7 +49,7 @@ class Projector:
             outputs = [layer.output for layer in layers]
             self._outputs = package.module.models.Model(model.inputs, outputs)
 
-    def write(self):
+    def write(self) -> None:
         """Writes the embeddings as they are now, or warns that they cannot be written."""
         callback, config = self._callback, []
         try:
@@ -69,7 +71,7 @@ class Projector:
                 stacklevel=3,
             )
 
-    def _values(self):
+    def _values(self) -> List[Array]:
         """Of each layer what is shown, an array `[points, width]`."""
         data = self._callback.embeddings_data
         if data is None:
@@ -81,7 +83,7 @@ class Projector:
             values = []
         return [np.reshape(value, [len(value), -1]) for value in values]
 
-    def _labels(self, number, name):
+    def _labels(self, number: int, name: str) -> Optional[str]:
         """The path of what the points of a layer are called, or `None`."""
         given = self._callback.embeddings_metadata
         path = given.get(name) if isinstance(given, dict) else given
@@ -89,7 +91,7 @@ class Projector:
             return path
         ids, own = self._ids[number], 'embedding-%d-labels.tsv' % number
         if path is None:
-            lines = map(str, ids)
+            lines = list(map(str, ids))
         else:
             with open(os.path.join(self._callback.log_dir, path), encoding='utf-8') as file:
                 lines = list(_lines_of(file, set(ids)))
@@ -97,7 +99,7 @@ class Projector:
         return own
 
 
-def _lines_of(file, ids):
+def _lines_of(file: Iterator[str], ids: Set[int]) -> Iterator[str]:
     """The lines of a file of labels for some rows.
 
     With several columns, the first line is their titles (TensorBoard's way).
@@ -111,10 +113,10 @@ def _lines_of(file, ids):
             yield line.rstrip('\n')
 
 
-def _write(path, lines):
+def _write(path: str, lines: Iterable[str]) -> None:
     with written_aside(path) as aside, open(aside, 'w', encoding='utf-8') as file:
         file.writelines(line + '\n' for line in lines)
 
 
-def _escaped(text):
+def _escaped(text: str) -> Any:
     return text_encoding.CEscape(text.encode('utf-8'), False)

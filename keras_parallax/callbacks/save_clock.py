@@ -1,18 +1,19 @@
-"""When it is time to save by the clock: all ranks after the same batch, without asking each time.
+"""When it is time to save by the clock: all workers after the same batch, without asking each time.
 
-The clock is that of rank 0. The ranks look at it together, which is a collective, and when they
+The clock is that of rank 0. The workers look at it together, which is a collective, and when they
 have looked they all know after how many batches they look again: half of those that fit into the
 time that is left. So there are as many looks between two saves as the number of batches between
 them has binary digits, and a save is not late as long as batches do not get slower.
 """
 
 import time
+from typing import Any, Callable, List, Optional
 
 #: Seconds that a batch takes at least, in the reckoning.
 _SHORTEST = 1e-6
 
 
-def batches_until_look(left, seconds_per_batch):
+def batches_until_look(left: float, seconds_per_batch: float) -> int:
     """After how many batches to look at the clock again.
 
     Args:
@@ -36,32 +37,34 @@ class SaveClock:
         now: function that returns the time in seconds.
     """
 
-    def __init__(self, seconds, now=time.monotonic):
+    def __init__(self, seconds: float, now: Callable[[], float] = time.monotonic) -> None:
         self._seconds, self._now = seconds, now
-        self._last, self._batches, self._until_look, self._pace = None, 0, 1, None
+        self._last: Optional[float] = None
+        self._pace: Optional[float] = None
+        self._batches, self._until_look = 0, 1
 
-    def begin(self):
+    def begin(self) -> None:
         """Starts the clock, unless it runs already."""
         if self._last is None:
             self._last = self._now()
 
-    def is_due(self, gather):
+    def is_due(self, gather: Callable[[Any], List[Any]]) -> bool:
         """Whether to save, after a batch. A collective call when it is time to look.
 
         Args:
-            gather: function that gives each rank's value.
+            gather: function that gives each worker's value.
         """
         self._batches += 1
         self._until_look -= 1
         if self._until_look > 0:
             return False
-        over = gather(self._now() - self._last)[0]
-        self._pace = over / self._batches
+        over = gather(self._now() - (self._last or 0.0))[0]
+        pace = self._pace = over / self._batches
         left = self._seconds - over
-        self._until_look = batches_until_look(left, self._pace)
+        self._until_look = batches_until_look(left, pace)
         return left <= 0
 
-    def restart(self):
-        """Begins anew, after a save of all ranks."""
+    def restart(self) -> None:
+        """Begins anew, after a save of all workers."""
         self._last, self._batches = self._now(), 0
         self._until_look = batches_until_look(self._seconds, self._pace) if self._pace else 1

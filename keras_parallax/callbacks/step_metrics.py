@@ -1,58 +1,61 @@
 """What a training step costs, among the metrics of `fit`."""
 
 import time
-from typing import List
+from typing import Any, Dict, List, Optional, Sequence, Tuple, cast
 
 import numpy as np
 
 from keras_parallax.compat import keras_api
+from keras_parallax.engine.step.dynamic_tables import fills_of
+from keras_parallax.engine.step.train_step import TrainStep, step_of
+from keras_parallax.engine.tables.id_index import COUNTS
 from keras_parallax.errors import ScopeError
-from keras_parallax.planning import step_measures
-from keras_parallax.step.dynamic_tables import fills_of
-from keras_parallax.step.train_step import step_of
-from keras_parallax.tables.id_index import COUNTS
+from keras_parallax.framework_types import Array, Callback, Logs
+from keras_parallax.observing import step_measures
+from keras_parallax.observing.step_meter import StepMeter, measure
 
 #: The share of the time that looking may take, beside what is counted in each step.
 _SHARE = 0.004
 
 
 class StepMetrics(keras_api.callbacks.Callback):
-    """Logs what a step sends, how long its parts take, and which rank the others wait for.
+    """Logs what a step sends, how long its parts take, and which worker the others wait for.
 
     The logs are those of Keras: so its progress bar, `History`, `CSVLogger` and `TensorBoard` show
     them. Those of an epoch are the means over its steps, those of a batch over the steps since the
-    ranks have last told each other, which they do seldom enough to take less than 1 % of the time.
-    Where tables have moved to other shards, they count from there on. Give it to every rank. It
-    logs, as numbers of one step,
+    workers have last told each other, which they do seldom enough to take less than 1 % of the
+    time. Where tables have moved to other shards, they count from there on. Give it to every
+    worker. It logs, as numbers of one step,
 
-    - `rows_touched`: different rows of all tables in the batch of a rank, the mean over the ranks;
+    - `rows_touched`: different rows of all tables in the batch of a worker, the mean over the
+      workers;
     - `row_bytes_sent`, `row_bytes_received`: bytes of a host for rows of tables, their gradients
-      and their numbers, the mean over the hosts. The ranks of a job on one host count as if each
+      and their numbers, the mean over the hosts. The workers of a job on one host count as if each
       were a host;
     - `dense_bytes_sent`, `dense_bytes_received`: the same for all other variables, as predicted;
-    - `step_seconds`, and its parts, the mean over the ranks: `pull_seconds` until the rows are
-      there, `compute_seconds` until a rank has its gradients, `push_seconds` until those of rows
+    - `step_seconds`, and its parts, the mean over the workers: `pull_seconds` until the rows are
+      there, `compute_seconds` until a worker has its gradients, `push_seconds` until those of rows
       are with their owners, at the same time `allreduce_seconds` until the sums of the dense ones
       are there, `barrier_seconds` until the owners have updated their shards; and
       `between_seconds` from a step to the next one, for data and callbacks;
     - `examples_per_second`, of the whole job;
-    - `slowest_rank`, the rank that has its gradients last, and `slowest_rank_seconds`, how much
+    - `slowest_rank`, the worker that has its gradients last, and `slowest_rank_seconds`, how much
       longer it takes than the others in the mean;
     - of each `DynamicEmbedding`, `rows_used/NAME`, `rows_given/NAME`, `rows_evicted/NAME` and
       `ids_left_out/NAME`, as its `row_counts` explains them, of all steps until then;
-    - `steps_ahead`, where ranks do not wait for each other (`sync=False` and no variable that is
-      reduced): how many steps this rank is ahead of the slowest, the one that has come least far.
-      Examples a second are then those of all since training began; times and rows are this rank's
+    - `steps_ahead`, where workers do not wait for each other (`sync=False` and no variable that is
+      reduced): how many steps this worker is ahead of the slowest, the one that has come least far.
+      Examples a second are then those of all since training began; times and rows are this worker's
       own, and bytes those of a job in which all are like it.
 
-    Rows of a table that every rank holds, in a job without servers, are counted as those of tables
-    on servers are. Tokens, requests and what Horovod says beside its data are not.
+    Rows of a table that every worker holds, in a job without servers, are counted as those of
+    tables on servers are. Tokens, requests and what Horovod says beside its data are not.
 
     Args:
         per_table: whether to log `rows_touched/NAME`, `row_bytes_sent/NAME` and
             `row_bytes_received/NAME` of each table, too. Of tables that travel together, each has
             its share by rows and width.
-        every: number of steps after which the ranks tell each other; if `None`, as many as it
+        every: number of steps after which the workers tell each other; if `None`, as many as it
             takes.
 
     Raises:
@@ -72,15 +75,15 @@ class StepMetrics(keras_api.callbacks.Callback):
         ```
     """
 
-    def __init__(self, per_table=False, every=None):
+    def __init__(self, per_table: bool = False, every: Optional[int] = None) -> None:
         super().__init__()
         if every is not None and not (isinstance(every, int) and every >= 1):
             raise ValueError('every must be a number of steps from 1, but %r was given.' % (every,))
         self.per_table, self.every = per_table, every
-        self.bars = []
-        self._looks = None
+        self.bars: List[Callback] = []
+        self._looks = cast(_Looks, None)  # Until training begins.
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: Logs = None) -> None:
         """Begins to measure."""
         step = step_of(self.model)
         if step.spec.scope is None:
@@ -92,7 +95,7 @@ class StepMetrics(keras_api.callbacks.Callback):
         self._looks = _Looks(step, self.per_table, self.every)
         self._show()
 
-    def _show(self):
+    def _show(self) -> None:
         """Has Keras's progress bar show the numbers as they are, and not their means."""
         names = self._looks.names
         metrics = self.params.get('metrics')
@@ -103,17 +106,17 @@ class StepMetrics(keras_api.callbacks.Callback):
                 bar.stateful_metrics = {metric.name for metric in self.model.metrics}
             bar.stateful_metrics = {*bar.stateful_metrics, *names}
 
-    def on_epoch_begin(self, epoch, logs=None):
+    def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
         """Begins to count anew."""
         self._looks.begin_epoch()
 
-    def on_batch_end(self, batch, logs=None):
+    def on_batch_end(self, batch: int, logs: Logs = None) -> None:
         """Counts, and tells what is known."""
         logs = {} if logs is None else logs
         self._looks.after_batch(logs.get('size', 0))
         logs.update(self._looks.shown)
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         """Tells what is known of the epoch."""
         if logs is None:
             return
@@ -123,47 +126,47 @@ class StepMetrics(keras_api.callbacks.Callback):
             if getattr(bar, 'progbar', None) is not None:
                 bar.progbar.stateful_metrics = {*bar.progbar.stateful_metrics, *self._looks.names}
 
-    def on_train_end(self, logs=None):
+    def on_train_end(self, logs: Logs = None) -> None:
         """Measures no more."""
         if self._looks is not None:
             self._looks.end()
 
 
 class _Looks:
-    """What the ranks tell each other in one `fit`.
+    """What the workers tell each other in one `fit`.
 
     Attributes:
         names: names of all logs.
         shown: the logs of the steps between the last two looks; empty at first.
     """
 
-    def __init__(self, step, per_table, every):
+    def __init__(self, step: TrainStep, per_table: bool, every: Optional[int]) -> None:
         self._step, self._per_table, self._every = step, per_table, every
-        self._meter, self._until_look = None, 1
+        self._meter, self._until_look = cast(StepMeter, None), 1  # Until `_begin` is called.
         # How long a look takes, but not the first one, for which the session learns what is new.
         self._costs: List[float] = []
-        self.shown = {}
-        step.measure()
+        self.shown: Dict[str, Any] = {}
+        self._measuring = measure(step)
         self._begin()
-        nothing = [self._meter.of_rank(self._last * 0 + 1)] * step.size
+        nothing = [self._meter.of_rank(self._last * 0 + 1)] * step.job.size
         self.names = sorted({**self._logs_of(nothing), **self._row_counts()})
         self.names += self._names_of_progress
 
     @property
-    def _names_of_progress(self):
+    def _names_of_progress(self) -> List[str]:
         return [] if self._meter.waits else ['steps_ahead']
 
-    def _begin(self):
+    def _begin(self) -> None:
         """Begins to count, if the step is measured anew, for tables may have moved."""
-        if self._meter is not self._step.meter:
-            self._meter = self._step.meter
+        if self._meter is not self._measuring.meter:
+            self._meter = self._measuring.meter
             self._last = self._at_epoch = self._first = self._meter.sums()
 
-    def begin_epoch(self):
+    def begin_epoch(self) -> None:
         self._begin()
         self._at_epoch = self._last = self._meter.sums()
 
-    def after_batch(self, examples):
+    def after_batch(self, examples: int) -> None:
         self._begin()
         self._meter.note_examples(examples)
         self._until_look -= 1
@@ -171,24 +174,24 @@ class _Looks:
             logs, self._last = self._look(self._last)
             self.shown = logs or self.shown
 
-    def end_epoch(self):
+    def end_epoch(self) -> Dict[str, Any]:
         self._begin()
         logs, self._last = self._look(self._at_epoch)
         # There was no step since tables have moved, after the last one.
         return logs or self.shown
 
-    def _look(self, since):
+    def _look(self, since: Array) -> Tuple[Dict[str, Any], Array]:
         """Logs of the steps since some sums, and what the sums are now. Collective."""
         began = time.perf_counter()
         now = self._meter.sums()
-        # As long as all ranks are here, so that they read the same.
+        # As long as all workers are here, so that they read the same.
         row_counts = self._row_counts()
         if self._meter.waits:
-            with self._step.call('StepMetrics'):
-                of_ranks = self._step.gather([list(now - since), self._cost])
+            with self._step.job.call('StepMetrics'):
+                of_ranks = self._step.job.gather([list(now - since), self._cost])
         else:
             # All others are taken to be alike.
-            of_ranks = [[now - since, self._cost]] * self._step.size
+            of_ranks = [[now - since, self._cost]] * self._step.job.size
         ranks = [self._meter.of_rank(vector) for vector, _ in of_ranks]
         logs = self._logs_of(ranks)
         if logs and not self._meter.waits:
@@ -202,7 +205,7 @@ class _Looks:
         # As Keras's own logs are: the TensorBoard of TensorFlow 1.11 takes no others.
         return {name: np.float64(value) for name, value in logs.items()}, now
 
-    def _row_counts(self):
+    def _row_counts(self) -> Dict[str, int]:
         return {
             '%s/%s' % (count, name): getattr(fill, count)
             for name, fill in fills_of(self._step).items()
@@ -210,13 +213,13 @@ class _Looks:
         }
 
     @property
-    def _cost(self):
+    def _cost(self) -> float:
         return min(self._costs[1:], default=0.0)
 
-    def _logs_of(self, ranks):
+    def _logs_of(self, ranks: Sequence[Any]) -> Dict[str, float]:
         return step_measures.metrics(self._meter.setting, ranks, self._per_table)
 
-    def _progress(self, now):
+    def _progress(self, now: Array) -> Dict[str, float]:
         own = self._meter.of_rank(now - self._first)
         known = self._meter.progress(own.steps, own.examples)
         slowest = min(known, key=lambda rank: known[rank][0])
@@ -227,5 +230,5 @@ class _Looks:
             / max(1e-9, own.seconds),
         }
 
-    def end(self):
-        self._step.stop_measuring()
+    def end(self) -> None:
+        self._measuring.end()

@@ -14,7 +14,7 @@ class FitRecord(NamedTuple):
             number of batches of an epoch that are over, 0 after an epoch; `ranks` are what each has
             summed up in it, and what it trains on; `history` and `callbacks` are what Keras's and
             the user's callbacks have come to.
-        own: what each rank has for itself, plain data: the states of generators, `random` now and
+        own: what each worker has for itself, plain data: the states of generators, `random` now and
             `begin` when the epoch began.
         order: the numbers of the samples as they were in when `begin` was; `None` if there is none.
     """
@@ -29,8 +29,8 @@ class SavedFit(NamedTuple):
 
     Attributes:
         epoch: number of epochs that are over.
-        job, own, order: as in `FitRecord`; empty where this rank has none.
-        ranks: how many ranks have saved what is their `own`.
+        job, own, order: as in `FitRecord`; empty where this worker has none.
+        ranks: how many workers have saved what is their `own`.
     """
 
     epoch: int
@@ -40,11 +40,11 @@ class SavedFit(NamedTuple):
     ranks: int
 
     @property
-    def batch(self):
+    def batch(self) -> int:
         """Number of batches that are over in the epoch."""
         return self.job.get('batch', 0)
 
 
-def now():
+def now() -> FitRecord:
     """The `FitRecord` where nothing is known of a `fit` but its order of samples."""
     return FitRecord({}, {'random': random_state.current()}, keras_api.order_of_samples())

@@ -9,19 +9,30 @@ import functools
 import json
 import os
 import warnings
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, cast
 
 import h5py
 import numpy as np
 
 from keras_parallax.atomic_files import ForgivingFile, why_unwritten, written_aside
-from keras_parallax.checkpoint import once
+from keras_parallax.checkpoint import optimizer_options, write_once
 from keras_parallax.compat import keras_api
+from keras_parallax.compat.keras_api import KerasPackage
+from keras_parallax.engine.session.graph_scope import GraphScope, scope_of
+from keras_parallax.engine.session.row_fetches import Detours
+from keras_parallax.engine.session.session import ParallaxSession
+from keras_parallax.engine.step.train_step import TrainStep
+from keras_parallax.engine.tables.row_transfer import (
+    BLOCK_BYTES,
+    Rows,
+    ShardedRows,
+    numpy_dtype,
+    progress,
+)
+from keras_parallax.engine.updates.keras_slots import names_in_keras
+from keras_parallax.engine.updates.optimizer_adapter import adapter_of
 from keras_parallax.errors import CheckpointError
-from keras_parallax.session.graph_scope import scope_of
-from keras_parallax.session.row_fetches import Detours
-from keras_parallax.tables.rows import BLOCK_BYTES, ShardedRows, numpy_dtype, progress
-from keras_parallax.updates.optimizer_adapter import adapter_of
-from keras_parallax.updates.slots import names_in_keras
+from keras_parallax.framework_types import HdfGroup, Model, Optimizer, Variable
 
 #: The groups of the weights and of the optimizer's state in a file of `model.save`.
 WEIGHTS, SLOTS = 'model_weights', 'optimizer_weights'
@@ -31,16 +42,16 @@ OF_TABLES = 'keras_parallax_optimizers_of_tables'
 
 
 def save_model(
-    model,
-    filepath,
-    overwrite=True,
-    include_optimizer=True,
-    block_bytes=BLOCK_BYTES,
-    show_progress=None,
-):
+    model: Model,
+    filepath: str,
+    overwrite: bool = True,
+    include_optimizer: bool = True,
+    block_bytes: int = BLOCK_BYTES,
+    show_progress: Optional[bool] = None,
+) -> None:
     """Saves a model to the HDF5 file that plain Keras would write; `model.save` calls it.
 
-    Any one rank may call it, on its own, and all may: those of a host that save the same thing to
+    Any one worker may call it, on its own, and all may: those of a host that save the same thing to
     the same path write it once. The file gets its name when it is complete.
 
     Args:
@@ -70,7 +81,13 @@ def save_model(
     _save(model, filepath, overwrite, content, write, block_bytes, show_progress)
 
 
-def save_weights(model, filepath, overwrite=True, block_bytes=BLOCK_BYTES, show_progress=None):
+def save_weights(
+    model: Model,
+    filepath: str,
+    overwrite: bool = True,
+    block_bytes: int = BLOCK_BYTES,
+    show_progress: Optional[bool] = None,
+) -> None:
     """Saves a model's weights as plain Keras would; `model.save_weights` calls it.
 
     Args:
@@ -84,11 +101,19 @@ def save_weights(model, filepath, overwrite=True, block_bytes=BLOCK_BYTES, show_
     _save(model, filepath, overwrite, ['weights'], write, block_bytes, show_progress)
 
 
-def _save(model, filepath, overwrite, content, write, block_bytes, show_progress):
+def _save(
+    model: Model,
+    filepath: str,
+    overwrite: bool,
+    content: List[Any],
+    write: Callable[[HdfGroup], Dict[str, Rows]],
+    block_bytes: int,
+    show_progress: Optional[bool],
+) -> None:
     """Saves what `write` writes to an open file; it returns the `Rows` that it has left out."""
     package = keras_api.package_of(model)
 
-    def save():
+    def save() -> Optional[str]:
         if not overwrite and os.path.isfile(filepath) and not package.may_overwrite(filepath):
             return None
         with created(filepath) as file:
@@ -97,37 +122,37 @@ def _save(model, filepath, overwrite, content, write, block_bytes, show_progress
             fill_datasets(model, file, tables, block_bytes, show_progress)
         return own
 
-    def own():
+    def own() -> Optional[str]:
         with in_memory() as file:
             return own_digest(model, file, write(file))
 
-    once.save(scope_of_model(model), filepath, content + described(model), save, own)
+    write_once.save(scope_of_model(model), filepath, content + described(model), save, own)
 
 
-def described(model):
-    """What ranks that save the same model say of it, plain data."""
+def described(model: Model) -> List[Any]:
+    """What workers that save the same model say of it, plain data."""
     return [model.name] + [[weight.name, weight.shape.as_list()] for weight in model.weights]
 
 
-def in_memory():
+def in_memory() -> h5py.File:
     """An HDF5 file that is on no disk, as a context manager."""
     return h5py.File('none', 'w', driver='core', backing_store=False)
 
 
-def own_digest(model, file, tables):
-    """The digest of what a rank has for itself: all of a file but the rows of sharded tables."""
-    if not once.is_shared(scope_of_model(model).job):
+def own_digest(model: Model, file: HdfGroup, tables: Dict[str, Rows]) -> Optional[str]:
+    """The digest of what a worker has for itself: all of a file but the rows of sharded tables."""
+    if not write_once.is_shared(scope_of_model(model).job):
         return None
     replicated = [
         rows
         for _, rows in sorted(tables.items())
         if isinstance(rows, ShardedRows) and rows.table is None
     ]
-    return once.digest_of(file, replicated, session_of(model))
+    return write_once.digest_of(file, replicated, session_of(model))
 
 
 @contextlib.contextmanager
-def created(filepath):
+def created(filepath: str) -> Iterator[HdfGroup]:
     """Creates an HDF5 file that gets its name when it is complete.
 
     Raises:
@@ -135,7 +160,7 @@ def created(filepath):
     """
     try:
         with written_aside(filepath) as aside, ForgivingFile(aside, 'w+') as target:
-            with h5py.File(target, 'w') as file:
+            with h5py.File(cast(Any, target), 'w') as file:  # The stubs know of paths alone.
                 yield file
             target.check()
     except OSError as error:
@@ -144,7 +169,7 @@ def created(filepath):
         raise CheckpointError(why_unwritten(filepath, error)) from error
 
 
-def write_model(model, file, include_optimizer=True):
+def write_model(model: Model, file: HdfGroup, include_optimizer: bool = True) -> Dict[str, Rows]:
     """Writes Keras's file of a model, but for the rows of large tables and slots.
 
     Args:
@@ -155,8 +180,8 @@ def write_model(model, file, include_optimizer=True):
     Returns:
         A dict from the paths of the datasets that have no rows yet to their `Rows`.
     """
-    package, optimizer = keras_api.package_of(model), getattr(model, 'optimizer', None)
-    step = getattr(optimizer, '_parallax_step', None)
+    package, optimizer = keras_api.package_of(model), cast(Any, getattr(model, 'optimizer', None))
+    step = getattr(optimizer, '_parallax_shown', None)
     _warn_of_pending(step)
     is_wrapped = step is not None
     has_slots = is_wrapped and include_optimizer and _has_weights(optimizer)
@@ -170,20 +195,24 @@ def write_model(model, file, include_optimizer=True):
         of_tables = optimizer._parallax_settings.tables.described()
         if of_tables:
             file.attrs[OF_TABLES] = json.dumps(of_tables)
+    settings = getattr(optimizer, '_parallax_settings', None)
+    if settings is not None and include_optimizer:
+        optimizer_options.write(file, settings)
     return tables
 
 
-def _warn_of_pending(step):
-    if step is not None and step.pending and step.rank == 0:
+def _warn_of_pending(step: Optional[TrainStep]) -> None:
+    if step is not None and step.runs.pending and step.job.rank == 0:
         warnings.warn(
             'The gradients of the last %d of accumulate_steps=%d batches are not applied yet, and '
             'they are not saved; save after a multiple of accumulate_steps batches, or after an '
-            'epoch of fit, which applies them.' % (step.pending, step.accumulate_steps),
+            'epoch of fit, which applies them.'
+            % (step.runs.pending, step.spec.settings.accumulate_steps),
             stacklevel=4,
         )
 
 
-def write_weights(model, file):
+def write_weights(model: Model, file: HdfGroup) -> Dict[str, Rows]:
     """Writes Keras's file of a model's weights, but for rows of large ones."""
     package = keras_api.package_of(model)
     with _omitted(model, large_weights(model.weights)):
@@ -191,7 +220,13 @@ def write_weights(model, file):
     return _weights_in(model, package, file)
 
 
-def fill_datasets(model, file, tables, block_bytes=BLOCK_BYTES, show_progress=None):
+def fill_datasets(
+    model: Model,
+    file: HdfGroup,
+    tables: Dict[str, Rows],
+    block_bytes: int = BLOCK_BYTES,
+    show_progress: Optional[bool] = None,
+) -> None:
     """Puts the rows of tables into datasets of a file.
 
     Args:
@@ -213,15 +248,17 @@ def fill_datasets(model, file, tables, block_bytes=BLOCK_BYTES, show_progress=No
             rows.copy_to(dataset, session, block_bytes, advance)
 
 
-def _has_weights(optimizer):
+def _has_weights(optimizer: Optimizer) -> bool:
     # Keras does not save the state of TensorFlow's optimizers, and warns of it.
     return adapter_of(optimizer).inner is None
 
 
-def _write_slots(package, optimizer, weights, file):
-    step = optimizer._parallax_step
-    counters = len(step.state.counters) if step.state else 0
-    names = names_in_keras(optimizer, weights, counters, step.name_scope)
+def _write_slots(
+    package: KerasPackage, optimizer: Optimizer, weights: Sequence[Variable], file: HdfGroup
+) -> Dict[str, Rows]:
+    step = optimizer._parallax_shown
+    counters = len(step.operations.state.counters) if step.operations.state else 0
+    names = names_in_keras(optimizer, weights, counters, step.spec.name_scope)
     group = file.create_group(SLOTS)
     names = unique_names(names)
     package.saving.save_attributes_to_hdf5_group(
@@ -241,7 +278,7 @@ def _write_slots(package, optimizer, weights, file):
     return tables
 
 
-def unique_names(names):
+def unique_names(names: Iterable[str]) -> List[str]:
     """Tells equal names apart as Keras 2.2.4 does."""
     told_apart = []
     for name in names:
@@ -253,20 +290,7 @@ def unique_names(names):
     return told_apart
 
 
-def layers_in(package, layer):
-    """A layer and those in it, of models, wrappers and layers of the user's, each once."""
-    layers, pending = {}, [layer]
-    while pending:
-        layer = pending.pop()
-        if id(layer) not in layers:
-            layers[id(layer)] = layer
-            # A layer of the user's may call anything `layers`, the number of them for instance.
-            pending += layer.layers if isinstance(layer, package.network) else []
-            pending += [value for value in vars(layer).values() if isinstance(value, package.layer)]
-    return list(layers.values())
-
-
-def rows_of(weight, however_small=False):
+def rows_of(weight: Variable, however_small: bool = False) -> Any:
     """The `Rows` of a weight that is moved in blocks, or `None` of one that is not.
 
     Sharded tables and slots are, and variables that are larger than a block, or `however_small`,
@@ -285,12 +309,12 @@ def rows_of(weight, however_small=False):
     return weight._parallax_rows
 
 
-def large_weights(weights):
+def large_weights(weights: Sequence[Variable]) -> List[Variable]:
     """Those weights that are moved in blocks."""
     return [weight for weight in weights if rows_of(weight) is not None]
 
 
-def _weights_in(model, package, group):
+def _weights_in(model: Model, package: KerasPackage, group: HdfGroup) -> Dict[str, Rows]:
     """The weights of a model that are moved in blocks, by the paths of their datasets."""
     tables = {}
     for layer in model.layers:
@@ -303,7 +327,7 @@ def _weights_in(model, package, group):
 
 
 @contextlib.contextmanager
-def _omitted(model, weights):
+def _omitted(model: Model, weights: Sequence[Variable]) -> Iterator[None]:
     """While open, these weights read as arrays without rows."""
     if not weights:
         yield
@@ -313,7 +337,7 @@ def _omitted(model, weights):
 
 
 @contextlib.contextmanager
-def _without_weights(optimizer):
+def _without_weights(optimizer: Optional[Optimizer]) -> Iterator[None]:
     """While open, an optimizer says that it has no weights."""
     if optimizer is None or not _has_weights(optimizer):
         yield
@@ -325,17 +349,17 @@ def _without_weights(optimizer):
         optimizer._parallax_hidden = False
 
 
-def session_of(model):
+def session_of(model: Model) -> ParallaxSession:
     """The `ParallaxSession` of a model that was built in a strategy's scope."""
     return scope_of_model(model).session
 
 
-def scope_of_model(model):
+def scope_of_model(model: Model) -> GraphScope:
     """The `GraphScope` of a model that was built in a strategy's scope."""
-    return scope_of(model.weights[0].graph)
+    return cast(GraphScope, scope_of(model.weights[0].graph))
 
 
-def is_ours(model):
+def is_ours(model: Model) -> bool:
     """Whether a model was built in a strategy's scope."""
     weights = model.weights
     return bool(weights) and scope_of(getattr(weights[0], 'graph', None)) is not None

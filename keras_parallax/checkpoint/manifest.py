@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import re
-from typing import Any, Dict, NamedTuple, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Tuple
 
 from keras_parallax.atomic_files import written_aside
 from keras_parallax.checkpoint import path_patterns
@@ -35,7 +35,7 @@ class CheckpointFile(NamedTuple):
     sha256: str
 
 
-def describe_part(path):
+def describe_part(path: str) -> CheckpointFile:
     """The `CheckpointFile` that a file is."""
     digest = hashlib.sha256()
     with open(path, 'rb') as file:
@@ -80,18 +80,18 @@ class Manifest(NamedTuple):
     deltas: Tuple[Delta, ...] = ()
 
     @property
-    def saves(self):
+    def saves(self) -> List[str]:
         """The `save_id`s of the base and its deltas, the oldest first."""
         base = self.deltas[0].after if self.deltas else self.save_id
         return [base] + [delta.save_id for delta in self.deltas]
 
     @property
-    def newest_parts(self):
+    def newest_parts(self) -> List[CheckpointFile]:
         """The `CheckpointFile`s of the newest save, a list."""
         return [part for part in self.parts if part.name.startswith(self.save_id)]
 
 
-def write_manifest(folder, manifest):
+def write_manifest(folder: str, manifest: Manifest) -> None:
     """Writes a manifest, which makes its parts the checkpoint, and removes those of older saves.
 
     Args:
@@ -110,7 +110,7 @@ def write_manifest(folder, manifest):
             os.remove(os.path.join(folder, name))
 
 
-def link_parts(parts, before, folder):
+def link_parts(parts: Iterable[CheckpointFile], before: str, folder: str) -> None:
     """Has a folder hold parts of another, too, by links: the rows are on the disk once.
 
     Args:
@@ -131,8 +131,8 @@ def link_parts(parts, before, folder):
         os.link(source, target)
 
 
-def remove_parts(folder, save_id):
-    """Removes the parts of a save that has failed; ranks may do it at the same time.
+def remove_parts(folder: str, save_id: str) -> None:
+    """Removes the parts of a save that has failed; workers may do it at the same time.
 
     Args:
         folder: the checkpoint's folder.
@@ -143,7 +143,7 @@ def remove_parts(folder, save_id):
             os.remove(path)
 
 
-def remove_sharded(folder):
+def remove_sharded(folder: str) -> None:
     """Removes a checkpoint of several parts, and its folder unless there is something else in it.
 
     Args:
@@ -157,7 +157,7 @@ def remove_sharded(folder):
         os.rmdir(folder)
 
 
-def read_manifest(folder, checked=True):
+def read_manifest(folder: str, checked: bool = True) -> Manifest:
     """Reads the manifest of a checkpoint, and checks that each part is the one that was saved.
 
     Args:
@@ -196,7 +196,7 @@ def read_manifest(folder, checked=True):
     return manifest
 
 
-def _check_chain(path, manifest):
+def _check_chain(path: str, manifest: Manifest) -> None:
     """Checks that each delta comes after the save before it, and that all parts are theirs."""
     saves = manifest.saves
     before = [delta.after for delta in manifest.deltas]
@@ -214,7 +214,7 @@ def _check_chain(path, manifest):
         )
 
 
-def _role_of(part, manifest):
+def _role_of(part: CheckpointFile, manifest: Manifest) -> str:
     """Words for what a part is in a chain, or `''` where there is none."""
     number = manifest.saves.index(part.name.split('-')[0])
     if not manifest.deltas:
@@ -224,7 +224,7 @@ def _role_of(part, manifest):
     return ', a part of delta %d of %d,' % (number, len(manifest.deltas))
 
 
-def _check_part(path, part, checked, role):
+def _check_part(path: str, part: CheckpointFile, checked: bool, role: str) -> None:
     if not os.path.exists(path):
         raise CheckpointError(
             '%s%s is missing. All parts of a checkpoint must be in one folder, on storage that '
@@ -243,7 +243,7 @@ def _check_part(path, part, checked, role):
         )
 
 
-def remove_leftovers(pattern):
+def remove_leftovers(pattern: str) -> None:
     """Removes what `written_aside` left of files of a pattern when its process was killed.
 
     Args:
@@ -257,12 +257,12 @@ def remove_leftovers(pattern):
             os.remove(aside)
 
 
-def is_sharded(path):
+def is_sharded(path: str) -> bool:
     """Whether a path is that of a checkpoint of several parts, rather than of one file."""
     return os.path.isdir(path)
 
 
-def saved_under(pattern):
+def saved_under(pattern: str) -> List[str]:
     """The files and folders that stand where `pattern` may have named one, oldest first.
 
     Args:
@@ -281,7 +281,7 @@ def saved_under(pattern):
     return sorted(glob.glob(path_patterns.wildcard(pattern)), key=_age)
 
 
-def _age(path):
+def _age(path: str) -> Tuple[float, List[Tuple[int, str]]]:
     """Sorts by time; where the file system has the same for two, as people sort numbers."""
     # The manifest is written last.
     manifest = os.path.join(path, MANIFEST)

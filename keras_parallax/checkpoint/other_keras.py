@@ -8,6 +8,7 @@ hyperparameters of a checkpoint.
 """
 
 import re
+from typing import Any, Container, Dict, List, Mapping, Optional, Tuple
 
 from keras_parallax.errors import CheckpointError
 
@@ -19,13 +20,15 @@ _NAMES = {'lr': 'learning_rate', 'learning_rate': 'lr'}
 _OF_1_15 = '2.2.4-tf'
 
 
-def takes_rows(version):
+def takes_rows(version: str) -> bool:
     """Whether optimizers of a version of Keras, `''` if it is not known, take rows."""
     numbers = [int(number) for number in re.findall(r'\d+', version)[:2]]
     return version == _OF_1_15 or numbers >= [2, 4]
 
 
-def places(expected, given):
+def places(
+    expected: List[Tuple[int, ...]], given: List[Tuple[int, ...]]
+) -> Optional[List[Optional[int]]]:
     """Where in a file of the other generation each of an optimizer's weights is.
 
     Args:
@@ -54,12 +57,12 @@ def places(expected, given):
     return first + [of_file + number if number < both else None for number in range(len(slots))]
 
 
-def _counters(shapes):
+def _counters(shapes: List[Tuple[int, ...]]) -> int:
     """How many weights come before the slots: single numbers, such as that of the steps."""
     return next((place for place, shape in enumerate(shapes) if shape), len(shapes))
 
 
-def named(values, known):
+def named(values: Mapping[str, Any], known: Container[str]) -> Dict[str, Any]:
     """Values of a checkpoint by the names that an optimizer has for them.
 
     Args:
@@ -69,11 +72,11 @@ def named(values, known):
     Returns:
         A dict, without those that it does not know.
     """
-    found = {name if name in known else _NAMES.get(name): values[name] for name in values}
+    found = {name if name in known else _NAMES.get(name, ''): values[name] for name in values}
     return {name: found[name] for name in found if name in known}
 
 
-def gates(config):
+def gates(config: Any) -> List[Tuple[Any, Any]]:
     """What the gates of recurrent layers are.
 
     Args:
@@ -94,7 +97,7 @@ def gates(config):
     return [pair for part in config for pair in gates(part)] if isinstance(config, list) else []
 
 
-def check_gates(path, saved, own):
+def check_gates(path: str, saved: Any, own: Any) -> None:
     """Checks that a model goes on with the gates that it had.
 
     Layers that are no longer as many, as where `LSTM` takes the place of `CuDNNLSTM`, are not

@@ -1,19 +1,21 @@
-"""Which rows of tables and slots go to which rank's part of a checkpoint."""
+"""Which rows of tables and slots go to which worker's part of a checkpoint."""
 
-from typing import Any, NamedTuple, Optional
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
 from keras_parallax.checkpoint import keras_file_write
-from keras_parallax.tables.rows import ShardedRows
-from keras_parallax.updates.slots import UnusedRows
+from keras_parallax.engine.step.train_step import TrainStep
+from keras_parallax.engine.tables.row_transfer import ShardedRows
+from keras_parallax.engine.updates.keras_slots import UnusedRows
+from keras_parallax.framework_types import Variable
 
 #: A smaller shard is saved whole: to mark its rows in each step would cost more than it spares.
 SMALL_BYTES = 256 * 2**10
 
 
 class OwnedRows(NamedTuple):
-    """One shard of a table or of a slot that a rank saves.
+    """One shard of a table or of a slot that a worker saves.
 
     Attributes:
         name: path of the dataset in Keras's file.
@@ -30,25 +32,25 @@ class OwnedRows(NamedTuple):
     ids: Optional[np.ndarray] = None
 
     @property
-    def key(self):
-        """Tells it from any other, on all ranks."""
+    def key(self) -> Tuple[str, int]:
+        """Tells it from any other, on all workers."""
         return self.name, self.shard
 
 
 class SharedRows(NamedTuple):
-    """What of a model's rows ranks save to parts of their own.
+    """What of a model's rows workers save to parts of their own.
 
     Attributes:
         tables: dict from paths in Keras's file to `Rows`.
         replicated: dict from variables to the names of the tables that they belong to: those that
-            are updated by rows, though every rank holds all of them. Rank 0 saves them.
+            are updated by rows, though every worker holds all of them. Rank 0 saves them.
     """
 
     tables: Any
     replicated: Any
 
-    def shards(self, rank=None):
-        """The `OwnedRows` of a rank, all rows of each; of all ranks, if none is given. A list."""
+    def shards(self, rank: Optional[int] = None) -> List[OwnedRows]:
+        """A list of the `OwnedRows` of a worker, or of all workers if none is given; all rows."""
         found = []
         for name, rows in self.tables.items():
             if isinstance(rows, UnusedRows):
@@ -58,7 +60,7 @@ class SharedRows(NamedTuple):
                     group = '%s/0' % self.replicated[rows.shards[0]]
                     found.append(OwnedRows(name, 0, rows, group))
                 continue
-            numbers = range(len(rows.shards))
+            numbers: Sequence[int] = range(len(rows.shards))
             if rank is not None:
                 numbers = [part.shard for part in rows.table.parts_of(rank)]
             for shard in numbers:
@@ -66,13 +68,13 @@ class SharedRows(NamedTuple):
                 found.append(OwnedRows(name, shard, rows.of_shard(shard), group))
         return found
 
-    def is_by_row(self, owned):
+    def is_by_row(self, owned: OwnedRows) -> bool:
         """Whether a shard is large, and of a table that may be updated by rows."""
         table = self.tables[owned.name].table
         return (table is None or table.by_row) and owned.rows.bytes >= SMALL_BYTES
 
 
-def shared_rows(tables, replicated):
+def shared_rows(tables: Mapping[str, Any], replicated: Mapping[Variable, str]) -> SharedRows:
     """The `SharedRows` among all rows of a model.
 
     Args:
@@ -87,7 +89,7 @@ def shared_rows(tables, replicated):
     return SharedRows(shared, replicated)
 
 
-def replicated_tables(step):
+def replicated_tables(step: TrainStep) -> Dict[Variable, str]:
     """What `SharedRows.replicated` is of a step's tables; they are moved in blocks from now on.
 
     Args:
@@ -98,7 +100,7 @@ def replicated_tables(step):
         if table.shards or not table.by_row:
             continue
         shape = variable.shape.as_list()
-        slots = step.state.slots.get(variable, []) if step.state else []
+        slots = step.operations.state.slots.get(variable, []) if step.operations.state else []
         for weight in [variable] + [slot for slot in slots if slot.shape.as_list() == shape]:
             if np.prod(shape, dtype=np.int64) * weight.dtype.size >= SMALL_BYTES:
                 keras_file_write.rows_of(weight, however_small=True)

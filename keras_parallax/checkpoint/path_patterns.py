@@ -1,9 +1,11 @@
 """Which files a callback's path can have named: `'model-{epoch:02d}.h5'` and the like. Pure."""
 
+import difflib
 import glob
 import os
 import re
 import string
+from typing import Any, Collection, Dict, List, Mapping, Set
 
 #: What `str.format` makes of a number without a precision, before the fill.
 _NUMBER = r'[-+ ]?(?i:\d[\d,_]*(?:\.\d*)?(?:e[-+]?\d+)?|inf|nan)%?'
@@ -17,7 +19,7 @@ _SPEC = re.compile(
 )
 
 
-def wildcard(pattern):
+def wildcard(pattern: str) -> str:
     """The pattern of `glob` that stands for every value of the fields of a path.
 
     Args:
@@ -35,7 +37,7 @@ def wildcard(pattern):
     )
 
 
-def fields(pattern):
+def fields(pattern: str) -> Set[str]:
     """The names of the fields of a path, a set.
 
     Args:
@@ -50,7 +52,56 @@ def fields(pattern):
     return {field for _, field, _, _ in string.Formatter().parse(pattern) if field is not None}
 
 
-def can_name(pattern, path):
+def check(pattern: str, known: Collection[str]) -> None:
+    """Refuses a path whose fields nobody fills.
+
+    Args:
+        pattern: a path with fields as `str.format` fills them.
+        known: names of fields of which one may be misspelled; others may be names of metrics.
+
+    Raises:
+        ValueError: braces do not match, or a field has no name, or one that is nearly a known one.
+
+    Example:
+        ```python
+        >>> check('model-{epoch:02d}-{val_loss:.2f}.h5', ['epoch'])
+        >>> try:
+        ...     check('model-{epohc}.h5', ['epoch'])
+        ... except ValueError as error:
+        ...     print(error)
+        The path 'model-{epohc}.h5' has the field epohc; write {epoch}.
+        ```
+    """
+    try:
+        found = fields(pattern)
+    except ValueError as error:
+        raise ValueError(
+            'The path %r cannot be filled with an epoch: %s. Write a brace that is no field twice.'
+            % (pattern, error)
+        ) from error
+    for field in sorted(found):
+        name = _name_of(field)
+        if not name or name.isdigit():
+            raise ValueError(
+                'The path %r has a field without a name; write {epoch}, or a brace that is no '
+                'field twice.' % pattern
+            )
+        near = difflib.get_close_matches(name, known, 1, 0.75) if name not in known else ()
+        if near:
+            raise ValueError('The path %r has the field %s; write {%s}.' % (pattern, name, near[0]))
+
+
+def missing(pattern: str, values: Mapping[str, Any]) -> List[str]:
+    """The names of fields of a pattern that have no value, a list."""
+    return sorted({name for name in map(_name_of, fields(pattern)) if name not in values})
+
+
+def _name_of(field: str) -> str:
+    """The name in a field, which may ask for a part of the value."""
+    return re.split(r'[.\[]', field)[0]
+
+
+def can_name(pattern: str, path: str) -> bool:
     """Whether filling the fields of a pattern with numbers can have given a path.
 
     Args:
@@ -65,23 +116,23 @@ def can_name(pattern, path):
         ```
     """
     expression, fields = '', []
+    values: Dict[str, int] = {}
     for text, field, spec, conversion in string.Formatter().parse(os.path.normpath(pattern)):
         expression += re.escape(text)
         if field is not None:
-            spec = _ANY_FORMAT if conversion or '{' in spec else spec
+            spec = _ANY_FORMAT if conversion or '{' in (spec or '') else spec or ''
             expression += '(%s)' % _expression(spec)
             fields.append((field, spec))
     match = re.match(expression + '$', os.path.normpath(path))
     if match is None:
         return False
-    values = {}
     for (field, spec), value in zip(fields, match.groups()):
         if field == 'epoch' and spec != _ANY_FORMAT and not _is_epoch(spec, value, values):
             return False
     return True
 
 
-def changing_part(pattern, path):
+def changing_part(pattern: str, path: str) -> str:
     """The end of a path from the first folder or name that has a field of the pattern on.
 
     It stays the same when the folder is moved, or is named from another one.
@@ -103,11 +154,11 @@ def changing_part(pattern, path):
     return os.sep.join(os.path.normpath(path).split(os.sep)[fixed:])
 
 
-def _has_fields(text):
+def _has_fields(text: str) -> bool:
     return bool(fields(text))
 
 
-def _expression(spec):
+def _expression(spec: str) -> str:
     """The regular expression of the numbers in a format."""
     parts = _SPEC.match(spec)
     if parts is None:
@@ -127,7 +178,7 @@ def _expression(spec):
     return '(?:%s)*(?:%s)(?:%s)*' % (fill, number, fill) if parts.group('width') else number
 
 
-def _is_epoch(spec, value, values):
+def _is_epoch(spec: str, value: str, values: Dict[str, int]) -> bool:
     """Whether text is the number of an epoch in a format, and the same wherever it stands."""
     digits = re.search(r'\d[\d,_]*', value)
     if digits is None:

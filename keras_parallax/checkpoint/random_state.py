@@ -1,19 +1,21 @@
-"""The random state that a rank owns: NumPy's, Python's, and the order of `fit`'s samples."""
+"""The random state that a worker owns: NumPy's, Python's, and the order of `fit`'s samples."""
 
 import random
+from typing import Any, Dict, Mapping
 
 import numpy as np
 
 from keras_parallax.compat import keras_api
+from keras_parallax.framework_types import Array
 
 
-def current():
+def current() -> Dict[str, Any]:
     """The state of NumPy's and of Python's global generators, as plain data."""
     kind, keys, *rest = np.random.get_state()
     return {'numpy': [kind, keys.tolist()] + rest, 'python': random.getstate()}
 
 
-def restore(state):
+def restore(state: Mapping[str, Any]) -> None:
     """Gives the global generators a state that `current` returned, also by way of JSON.
 
     Example:
@@ -32,7 +34,7 @@ def restore(state):
     random.setstate((version, tuple(words), spare))
 
 
-def restore_order(order):
+def restore_order(order: Array) -> None:
     """Lets the running `fit` shuffle on from an order of samples.
 
     Each epoch Keras shuffles what the epoch before has left, so the state of the generator alone

@@ -1,9 +1,10 @@
-"""Goes on from a checkpoint, or from a file of plain Keras, with any number of ranks."""
+"""Goes on from a checkpoint, or from a file of plain Keras, with any number of workers."""
 
 import contextlib
 import json
 import os
 import warnings
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple, cast
 
 from keras_parallax.checkpoint import (
     keras_file_read,
@@ -13,23 +14,40 @@ from keras_parallax.checkpoint import (
     tensorflow_slots,
 )
 from keras_parallax.checkpoint.fit_record import SavedFit
-from keras_parallax.checkpoint.manifest import is_sharded, read_manifest, saved_under
+from keras_parallax.checkpoint.manifest import Manifest, is_sharded, read_manifest, saved_under
 from keras_parallax.checkpoint.other_keras import check_gates, gates
 from keras_parallax.checkpoint.path_patterns import can_name, changing_part
 from keras_parallax.checkpoint.save import ORDER, OURS, read_state, scalars
 from keras_parallax.checkpoint.saved_rows import ChangedShard, PartDataset, PartFiles, SavedRows
 from keras_parallax.compat import keras_api
-from keras_parallax.errors import CheckpointError
-from keras_parallax.step.train_step import step_of
-from keras_parallax.tables.rows import BLOCK_BYTES
-from keras_parallax.updates.optimizer_adapter import adapter_of
+from keras_parallax.engine.job.job import Job
+from keras_parallax.engine.step.dense_values import broadcast
+from keras_parallax.engine.step.train_step import TrainStep, step_of
+from keras_parallax.engine.tables.row_transfer import BLOCK_BYTES
+from keras_parallax.engine.updates.optimizer_adapter import adapter_of
+from keras_parallax.errors import CheckpointError, ParallaxError
+from keras_parallax.framework_types import Array, HdfGroup, Model, Optimizer
 
 #: The state of a file that does not tell one: that of plain Keras.
 _UNKNOWN = {'epoch': 0, 'hyperparameters': {}, 'best': {}, 'written': None, 'fit': {}}
 
 
+class Opened(NamedTuple):
+    """An open checkpoint of either form, or a file of plain Keras.
+
+    Attributes:
+        file: Keras's file.
+        sources: dict from paths in it to where the rows are instead (`keras_file_read.Mover`).
+        of_ranks: the files with each saving worker's own state.
+    """
+
+    file: HdfGroup
+    sources: Dict[str, SavedRows]
+    of_ranks: List[HdfGroup]
+
+
 @contextlib.contextmanager
-def opened(path, checked=True):
+def opened(path: str, checked: bool = True) -> Iterator[Opened]:
     """Opens a checkpoint of either form, or a file of plain Keras.
 
     Args:
@@ -37,9 +55,7 @@ def opened(path, checked=True):
         checked: whether to compare the checksums of parts.
 
     Returns:
-        A context manager that gives Keras's file, a dict from paths in it to where the rows are
-        instead (see `keras_file_read.Mover`), and a list of the files with each saving rank's own
-        state.
+        A context manager that gives `Opened`.
 
     Raises:
         CheckpointError: the checkpoint is incomplete or damaged.
@@ -47,7 +63,7 @@ def opened(path, checked=True):
     with contextlib.ExitStack() as stack:
         if not is_sharded(path):
             file = stack.enter_context(keras_file_read.opened(path))
-            yield file, {}, [file] if 'random' in read_state(file) else []
+            yield Opened(file, {}, [file] if 'random' in read_state(file) else [])
             return
         manifest = read_manifest(path, checked)
         # Those of the newest save: what is older has rows alone that still count.
@@ -60,10 +76,11 @@ def opened(path, checked=True):
         sources = {
             name: _rows_of(manifest, name, file[name].dtype, files) for name in manifest.tables
         }
-        yield file, sources, [part for part in newest.values() if 'random' in read_state(part)]
+        of_ranks = [part for part in newest.values() if 'random' in read_state(part)]
+        yield Opened(file, sources, of_ranks)
 
 
-def _rows_of(manifest, name, dtype, files):
+def _rows_of(manifest: Manifest, name: str, dtype: Any, files: PartFiles) -> SavedRows:
     """The `SavedRows` of a table, given its name and the `PartFiles`."""
     table = manifest.tables[name]
     deltas = []
@@ -77,8 +94,14 @@ def _rows_of(manifest, name, dtype, files):
     return SavedRows(table['shape'], dtype, shards, deltas)
 
 
-def resume(model, path, block_bytes=BLOCK_BYTES, show_progress=None):
-    """Gives a job the state that another had, with any number of ranks. A collective call.
+def resume(
+    model: Model,
+    path: Optional[str],
+    block_bytes: int = BLOCK_BYTES,
+    show_progress: Optional[bool] = None,
+    like_keras: bool = False,
+) -> int:
+    """Gives a job the state that another had, with any number of workers. A collective call.
 
     Args:
         model: the compiled model.
@@ -86,22 +109,27 @@ def resume(model, path, block_bytes=BLOCK_BYTES, show_progress=None):
             of rank 0 counts.
         block_bytes: how much memory loading may take for the rows of tables, in bytes.
         show_progress: whether to show a progress bar; if `None`, for large tables on a terminal.
+        like_keras: whether the optimizer starts afresh, with a warning, if the saved optimizer
+            state does not fit the model, as with the `load_model` of plain Keras. That happens
+            when a layer was frozen and the model was saved before it trained again.
 
     Returns:
         The number of epochs that are over, for `fit(initial_epoch=...)`; 0 if it is not known.
 
     Raises:
-        CheckpointError: on every rank, if the checkpoint is damaged or of another model, or if
-            not every rank sees all parts of it.
+        CheckpointError: on every worker, if the checkpoint is damaged or of another model, or if
+            not every worker sees all parts of it.
     """
     if model.train_function is None:
         keras_api.make_train_function(model)
     step = step_of(model)
-    path = step.gather(path)[0]
+    path = step.job.gather(path)[0]
     if path is None:
         return 0
-    # First of all, so that nothing is changed by some of the ranks only.
-    seen = on_every_rank(step, path, lambda: _save_id(path, checked=step.rank == 0))
+    # First of all, so that nothing is changed by some of the workers only.
+    seen = on_every_worker(
+        cast(Job, step.job), path, lambda: _save_id(path, checked=step.job.rank == 0)
+    )
     whole = seen[0] is None
     for rank, save_id in enumerate(seen):
         if not whole and save_id != seen[0]:
@@ -110,30 +138,32 @@ def resume(model, path, block_bytes=BLOCK_BYTES, show_progress=None):
                 'must be on storage that every host sees.' % (rank, path)
             )
 
-    own, order = {}, None
+    own: Dict[str, Any] = {}
+    order: Optional[Array] = None
 
-    def read():
+    def read() -> Optional[Dict[str, Any]]:
         nonlocal own, order
         # Of one file, rank 0 gives all the rest to the others, who may not see it.
-        if step.rank == 0 or not whole:
-            # What each rank writes here is its own share, and waits for no other's.
-            with step.call('strategy.resume'):
-                state, own, order = _read(model, step, path, block_bytes, show_progress)
+        if step.job.rank == 0 or not whole:
+            # What each worker writes here is its own share, and waits for no other's.
+            with step.job.call('strategy.resume'):
+                state, own, order = _read(model, step, path, block_bytes, show_progress, like_keras)
                 return state
+        return None
 
-    state = on_every_rank(step, path, read)[0]
-    step.drop_pending()
-    step.broadcast(0)
+    state = on_every_worker(cast(Job, step.job), path, read)[0]
+    step.runs.drop_pending()
+    broadcast(step, 0)
     _set_hyperparameters(model.optimizer, state['hyperparameters'])
-    step.saved_fit = SavedFit(state['epoch'], state['fit'], own, order, state['ranks'])
+    step.fits.keep(SavedFit(state['epoch'], state['fit'], own, order, state['ranks']))
     return state['epoch']
 
 
-def on_every_rank(gatherer, path, act):
-    """What a function returns on each rank. A collective call.
+def on_every_worker(job: Job, path: str, act: Callable[[], Any]) -> List[Any]:
+    """What a function returns on each worker. A collective call.
 
     Args:
-        gatherer: the `Job` or the `TrainStep`, which gathers.
+        job: the `Job`.
         path: path of what is loaded.
         act: the function, of nothing; the JSON-able value that it returns may differ by rank.
 
@@ -141,15 +171,17 @@ def on_every_rank(gatherer, path, act):
         A list.
 
     Raises:
-        CheckpointError: on every rank, if it could not load on one.
+        CheckpointError: on every worker, if it could not load on one.
     """
     value = problem = None
     try:
         value = act()
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         problem = error
-    words = problem and '%s: %s' % (type(problem).__name__, problem)
-    reports = gatherer.gather({'problem': words, 'value': value})
+    words = problem and str(problem)
+    if not isinstance(problem, ParallaxError):
+        words = problem and '%s: %s' % (type(problem).__name__, problem)
+    reports = job.gather({'problem': words, 'value': value})
     for rank, report in enumerate(reports):
         if report['problem']:
             raise CheckpointError(
@@ -158,12 +190,12 @@ def on_every_rank(gatherer, path, act):
     return [report['value'] for report in reports]
 
 
-def _save_id(path, checked):
+def _save_id(path: str, checked: bool) -> Optional[str]:
     """What tells a checkpoint of several parts from any other, or `None`."""
     return read_manifest(path, checked).save_id if is_sharded(path) else None
 
 
-def latest_checkpoint(filepath):
+def latest_checkpoint(filepath: str) -> Optional[str]:
     """The newest complete checkpoint that a `kp.callbacks.ModelCheckpoint` has saved.
 
     Args:
@@ -186,7 +218,7 @@ def latest_checkpoint(filepath):
     return None
 
 
-def is_checkpoint(path):
+def is_checkpoint(path: str) -> bool:
     """Whether a path is that of a checkpoint of ours; checksums are not compared."""
     try:
         with opened(path, checked=False) as (file, _, _):
@@ -195,7 +227,7 @@ def is_checkpoint(path):
         return False
 
 
-def record_of(filepath, path):
+def record_of(filepath: str, path: str) -> Dict[str, str]:
     """What a checkpoint keeps of the callback that wrote it, to be known by after a restart.
 
     Args:
@@ -211,7 +243,7 @@ def record_of(filepath, path):
     }
 
 
-def is_written_by(filepath, path):
+def is_written_by(filepath: str, path: str) -> bool:
     """Whether a callback has written a checkpoint, under the name that it has.
 
     What else lies there under such a name, a copy of a checkpoint under another name, and a
@@ -227,36 +259,54 @@ def is_written_by(filepath, path):
         return False
 
 
-def state_of(path):
+def state_of(path: str) -> Dict[str, Any]:
     """What a checkpoint says of its job besides weights and slots, a dict; checksums aside."""
     with opened(path, checked=False) as (file, _, _):
         return dict(_UNKNOWN, **read_state(file))
 
 
-def _read(model, step, path, block_bytes, show_progress):
-    """Reads what falls to this rank, weights and slots.
+def _read(
+    model: Model,
+    step: TrainStep,
+    path: str,
+    block_bytes: int,
+    show_progress: Optional[bool],
+    like_keras: bool,
+) -> Tuple[Dict[str, Any], Dict[str, Any], Optional[Array]]:
+    """Reads what falls to this worker, weights and slots.
 
     Returns:
-        The state of the job besides, that which only this rank has, and its order of samples.
+        The state of the job besides, that which only this worker has, and its order of samples.
     """
     with opened(path, checked=False) as (file, sources, of_ranks):
         state = dict(_UNKNOWN, **read_state(file))
         _check_optimizer(model, file, path)
-        saved_model = keras_file_read.read_configs(file)[1]
+        saved_model = keras_file_read.read_configs(file).model
         if gates(saved_model):
             check_gates(path, saved_model, json.loads(model.to_json()))
-        share = (step.rank, step.size) if sources else (0, 1)
+        share = (step.job.rank, step.job.size) if sources else (0, 1)
         mover = keras_file_read.Mover(model, block_bytes, show_progress, sources, share)
         keras_file_read.read_weights(model, keras_file_read.weights_group(file), False, mover)
         is_tensorflows = adapter_of(model.optimizer).inner is not None
         read_optimizer = tensorflow_slots.read if is_tensorflows else keras_file_read.read_optimizer
-        if not read_optimizer(model, file, mover):
-            warnings.warn(
-                '%s holds no state of an optimizer; it starts afresh.' % path, stacklevel=2
-            )
+        try:
+            if not read_optimizer(model, file, mover):
+                warnings.warn(
+                    '%s holds no state of an optimizer; the optimizer keeps the state that it has.'
+                    % path,
+                    stacklevel=2,
+                )
+        except keras_file_read.OtherStateError as error:
+            if not like_keras:
+                raise
+            if step.job.rank == 0:
+                message = 'The optimizer starts afresh, as in plain Keras. %s' % error
+                warnings.warn(message, stacklevel=2)
+            # The optimizer was made with the saved rates; its steps count from 0 again.
+            state['hyperparameters'] = {}
         own, order = {}, None
-        if step.rank < len(of_ranks):
-            part = of_ranks[step.rank]
+        if step.job.rank < len(of_ranks):
+            part = of_ranks[step.job.rank]
             own, order = read_state(part), part[OURS].get(ORDER)
             own = {name: own[name] for name in ('random', 'begin') if name in own}
             random_state.restore(own['random'])
@@ -265,8 +315,8 @@ def _read(model, step, path, block_bytes, show_progress):
         return dict(state, ranks=len(of_ranks)), own, order
 
 
-def _check_optimizer(model, file, path):
-    training = keras_file_read.read_configs(file)[2]
+def _check_optimizer(model: Model, file: HdfGroup, path: str) -> None:
+    training = keras_file_read.read_configs(file).training
     if tensorflow_slots.GROUP in file:
         saved = read_state(file)['optimizer']
     elif training is not None:
@@ -290,12 +340,12 @@ def _check_optimizer(model, file, path):
         )
 
 
-def _listed(of_tables):
+def _listed(of_tables: Mapping[str, str]) -> str:
     words = ['%s for %s' % (of_tables[name], name or 'all others') for name in sorted(of_tables)]
     return 'optimizers (%s)' % ', '.join(words) if words else 'no other optimizers'
 
 
-def _set_hyperparameters(optimizer, values):
+def _set_hyperparameters(optimizer: Optimizer, values: Mapping[str, Any]) -> None:
     variables = scalars(optimizer)
     values = other_keras.named(values, variables)
     known = [(variables[name], values[name]) for name in sorted(values)]

@@ -1,8 +1,10 @@
 """Inputs that a model can predict from, made from their shapes; for comparing two models. Pure."""
 
-from typing import NamedTuple, Optional, Tuple
+from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
+
+from keras_parallax.framework_types import Array
 
 #: How many samples are made, where the model takes any number.
 _SAMPLES = 8
@@ -24,7 +26,7 @@ class InputSpec(NamedTuple):
     dtype: str
 
 
-def made_inputs(specs, rows=None):
+def made_inputs(specs: Sequence[InputSpec], rows: Optional[int] = None) -> Iterator[List[Array]]:
     """Makes inputs, several times: a later try is more cautious.
 
     Args:
@@ -50,7 +52,7 @@ def made_inputs(specs, rows=None):
         yield [_array(random, spec, size, least) for spec in specs]
 
 
-def _array(random, spec, size, rows):
+def _array(random: np.random.RandomState, spec: InputSpec, size: int, rows: Optional[int]) -> Array:
     shape = tuple(spec.shape) or (None,)
     shape = (shape[0] or _SAMPLES,) + tuple(length or size for length in shape[1:])
     if spec.dtype == 'string':

@@ -2,34 +2,37 @@
 
 A checkpoint is Keras's own HDF5 file with one group more, which Keras does not look at. In the form
 of several parts (`save_parts.py`) it is a folder: that file without the rows of sharded tables, a
-part of each rank with the shards that it owns, and a manifest that is written last.
+part of each worker with the shards that it owns, and a manifest that is written last.
 """
 
 import json
+from typing import Any, Dict, Mapping, Optional
 
 import numpy as np
 
 from keras_parallax.checkpoint import fit_record, keras_file_write, tensorflow_slots
+from keras_parallax.checkpoint.fit_record import FitRecord
 from keras_parallax.compat import keras_api, keras_optimizers, tensorflow_optimizers
-from keras_parallax.tables.rows import BLOCK_BYTES
-from keras_parallax.updates.optimizer_adapter import adapter_of
+from keras_parallax.engine.tables.row_transfer import BLOCK_BYTES, Rows
+from keras_parallax.engine.updates.optimizer_adapter import adapter_of
+from keras_parallax.framework_types import Array, HdfGroup, Model, Optimizer, Variable
 
 #: The group of what only we read, and its datasets.
 OURS, _STATE, ORDER = 'keras_parallax', 'state', 'order'
 
 
 def save(
-    model,
-    path,
-    epoch=0,
-    include_optimizer=True,
-    block_bytes=BLOCK_BYTES,
-    show_progress=None,
-    best=None,
-    written=None,
-    fit=None,
-):
-    """Saves the job's state to one file, on one rank, alone.
+    model: Model,
+    path: str,
+    epoch: int = 0,
+    include_optimizer: bool = True,
+    block_bytes: int = BLOCK_BYTES,
+    show_progress: Optional[bool] = None,
+    best: Optional[Dict[str, float]] = None,
+    written: Optional[Dict[str, str]] = None,
+    fit: Optional[FitRecord] = None,
+) -> None:
+    """Saves the job's state to one file, on one worker, alone.
 
     Args:
         model: the model.
@@ -50,7 +53,7 @@ def save(
         write_order(file, fit.order)
 
 
-def write_model(model, file, include_optimizer):
+def write_model(model: Model, file: HdfGroup, include_optimizer: bool) -> Dict[str, Rows]:
     """As `keras_file_write.write_model`, with the slots of TensorFlow's optimizers."""
     is_tensorflows = include_optimizer and adapter_of(model.optimizer).inner is not None
     tables = keras_file_write.write_model(model, file, include_optimizer and not is_tensorflows)
@@ -59,7 +62,13 @@ def write_model(model, file, include_optimizer):
     return tables
 
 
-def state_of_job(model, epoch, best, written, fit):
+def state_of_job(
+    model: Model,
+    epoch: int,
+    best: Optional[Dict[str, float]],
+    written: Optional[Dict[str, str]],
+    fit: FitRecord,
+) -> Dict[str, Any]:
     """What belongs to the job's state and not to Keras's file, as plain data."""
     optimizer = getattr(model, 'optimizer', None)
     return {
@@ -72,7 +81,7 @@ def state_of_job(model, epoch, best, written, fit):
     }
 
 
-def scalars(optimizer):
+def scalars(optimizer: Optimizer) -> Dict[str, Variable]:
     """The optimizer's own variables of one number, by attribute: rates, counters, schedules."""
     attributes = {**vars(optimizer), **keras_optimizers.hyperparameters(optimizer)}
     settings = getattr(optimizer, '_parallax_settings', None)
@@ -91,26 +100,26 @@ def scalars(optimizer):
     }
 
 
-def _hyperparameters(optimizer):
+def _hyperparameters(optimizer: Optimizer) -> Dict[str, Any]:
     variables = scalars(optimizer)
     values = keras_api.package_of(optimizer).backend.batch_get_value(list(variables.values()))
     return {name: value.item() for name, value in zip(variables, values)}
 
 
-def write_state(file, state):
+def write_state(file: HdfGroup, state: Mapping[str, Any]) -> None:
     """Writes plain data to an open file, for `read_state`."""
     # An attribute holds 64 KiB at most.
     data = np.frombuffer(json.dumps(state).encode('utf-8'), np.uint8)
     file.require_group(OURS).create_dataset(_STATE, data=data)
 
 
-def write_order(file, order):
+def write_order(file: HdfGroup, order: Optional[Array]) -> None:
     """Writes the order of samples, if there is one."""
     if order is not None:
         file[OURS].create_dataset(ORDER, data=order)
 
 
-def read_state(file):
+def read_state(file: HdfGroup) -> Dict[str, Any]:
     """What `save` and `save_parts` wrote beside Keras's file, or `{}` if it is plain Keras's."""
     if OURS not in file:
         return {}

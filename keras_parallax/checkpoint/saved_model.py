@@ -4,25 +4,34 @@ import contextlib
 import os
 import random
 import types
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import numpy as np
 
 from keras_parallax import atomic_files
-from keras_parallax.checkpoint import keras_file_write, once, saved_model_check
+from keras_parallax.checkpoint import keras_file_write, saved_model_check, write_once
 from keras_parallax.checkpoint.weight_pairs import paired_weights
 from keras_parallax.compat import keras_api
+from keras_parallax.compat.keras_api import KerasPackage
 from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.engine.tables.id_index import index_of, to_predict
+from keras_parallax.engine.tables.row_transfer import BLOCK_BYTES, ShardedRows, progress
 from keras_parallax.errors import CheckpointError
-from keras_parallax.tables.id_index import index_of, to_predict
-from keras_parallax.tables.rows import BLOCK_BYTES, ShardedRows, progress
+from keras_parallax.framework_types import Array, Model, Session
 
 _KERAS = ('keras.', 'tf_keras.', 'tensorflow.python.keras.')
 
 
-def export_saved_model(model, path, custom_objects=None, show_progress=None, inputs=None):
+def export_saved_model(
+    model: Model,
+    path: str,
+    custom_objects: Optional[Dict[str, Any]] = None,
+    show_progress: Optional[bool] = None,
+    inputs: Any = None,
+) -> None:
     """Writes a model as a SavedModel with ordinary variables, to predict with.
 
-    Any one rank may call it, on its own, or all. It needs memory for the whole model, as whoever
+    Any one worker may call it, on its own, or all. It needs memory for the whole model, as whoever
     serves the model does. Dropout and the like are off, and stateful layers begin with their states
     at zero.
 
@@ -56,26 +65,26 @@ def export_saved_model(model, path, custom_objects=None, show_progress=None, inp
         ['saved_model.pb', 'variables']
         ```
     """
-    of_other_rank = []
+    of_other_rank: List[str] = []
 
-    def write():
+    def write() -> Optional[str]:
         if os.path.exists(path) and not of_other_rank:
             raise CheckpointError('%s exists already; export to another path.' % path)
         _export(model, path, custom_objects, show_progress, inputs)
         return digest()
 
-    def digest():
+    def digest() -> Optional[str]:
         with keras_file_write.in_memory() as file:
             return keras_file_write.own_digest(
                 model, file, keras_file_write.write_weights(model, file)
             )
 
-    def own():
-        # What is there was exported by another rank a moment ago.
+    def own() -> Optional[str]:
+        # What is there was exported by another worker a moment ago.
         of_other_rank.append(path)
         return digest()
 
-    once.save(
+    write_once.save(
         keras_file_write.scope_of_model(model),
         path,
         ['export'] + keras_file_write.described(model),
@@ -84,7 +93,13 @@ def export_saved_model(model, path, custom_objects=None, show_progress=None, inp
     )
 
 
-def _export(model, path, custom_objects, show_progress, inputs):
+def _export(
+    model: Model,
+    path: str,
+    custom_objects: Optional[Dict[str, Any]],
+    show_progress: Optional[bool],
+    inputs: Any,
+) -> None:
     package, session = keras_api.package_of(model), keras_file_write.session_of(model)
     try:
         with atomic_files.folder_aside(path) as aside, _random_state_kept():
@@ -106,10 +121,11 @@ def _export(model, path, custom_objects, show_progress, inputs):
         raise CheckpointError(atomic_files.why_unwritten(path, error)) from error
 
 
-def _made_again(model, custom_objects):
+def _made_again(model: Model, custom_objects: Optional[Dict[str, Any]]) -> Model:
     """A model made from the configuration of another, in the graph that is the default one."""
     # A class of the user's that only adds to Keras's has its constructor's arguments for itself.
-    maker = next(cls for cls in type(model).__mro__ if 'from_config' in vars(cls))
+    classes: Tuple[Any, ...] = type(model).__mro__
+    maker = next(cls for cls in classes if 'from_config' in vars(cls))
     try:
         known, config = dict(_objects_of(model), **(custom_objects or {})), model.get_config()
         if isinstance(config, dict) and 'layers' not in config:
@@ -126,10 +142,11 @@ def _made_again(model, custom_objects):
         ) from error
 
 
-def _objects_of(model):
+def _objects_of(model: Model) -> Dict[str, Any]:
     """The classes and functions of a model's layers that Keras does not know, by name."""
-    package, objects = keras_api.package_of(model), {}
-    for layer in keras_file_write.layers_in(package, model):
+    package = keras_api.package_of(model)
+    objects: Dict[str, Any] = {}
+    for layer in keras_api.layers_in(package, model):
         # Functions such as activations; initializers and the like by their classes.
         values = [
             value if isinstance(value, types.FunctionType) else type(value)
@@ -147,7 +164,14 @@ def _objects_of(model):
     return objects
 
 
-def _fill(package, made, model, own, session, show_progress):
+def _fill(
+    package: KerasPackage,
+    made: Model,
+    model: Model,
+    own: Session,
+    session: Session,
+    show_progress: Optional[bool],
+) -> None:
     """Gives a model in a graph of its own the weights of another."""
     package.backend.get_session()  # Initializes them.
     pairs = paired_weights(model, made)
@@ -163,10 +187,11 @@ def _fill(package, made, model, own, session, show_progress):
             rows.copy_to(_Writer(target, own), session, BLOCK_BYTES, advance)
 
 
-def _write(made, session, folder):
+def _write(made: Model, session: Session, folder: str) -> None:
     """Writes a model to a folder, with a signature whose keys are the names of its layers."""
     outputs = keras_file_write.unique_names(made.output_names)
-    indexes = {index_of(weight) for weight in made.weights} - {None}
+    found = map(index_of, made.weights)
+    indexes = {index for index in found if index is not None}
     # Hash tables are not saved: whoever loads the model makes them of its weights.
     loaded = tf.group(*[index.rebuilt() for index in indexes]) if indexes else None
     signature = tf.saved_model.signature_def_utils.predict_signature_def(
@@ -185,15 +210,15 @@ def _write(made, session, folder):
 class _Writer:
     """Takes rows as an array does, and sets those of `Rows`."""
 
-    def __init__(self, rows, session):
+    def __init__(self, rows: ShardedRows, session: Session) -> None:
         self._rows, self._session = rows, session
 
-    def __setitem__(self, places, values):
+    def __setitem__(self, places: Any, values: Array) -> None:
         self._rows.write(self._session, places.start, values)
 
 
 @contextlib.contextmanager
-def _session_of(package, session, before):
+def _session_of(package: KerasPackage, session: Session, before: Session) -> Iterator[None]:
     """While open, a Keras package uses another session."""
     package.backend.set_session(session)
     try:
@@ -203,7 +228,7 @@ def _session_of(package, session, before):
 
 
 @contextlib.contextmanager
-def _random_state_kept():
+def _random_state_kept() -> Iterator[None]:
     """While open, random numbers may be drawn: Keras's initializers draw seeds."""
     numpy, python = np.random.get_state(), random.getstate()
     try:

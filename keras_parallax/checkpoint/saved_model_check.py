@@ -1,14 +1,16 @@
 """Whether an export predicts what its model does."""
 
 import contextlib
+from typing import Any, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 
 from keras_parallax.checkpoint import sample_inputs
-from keras_parallax.checkpoint.keras_file_write import layers_in, unique_names
+from keras_parallax.checkpoint.keras_file_write import unique_names
 from keras_parallax.compat import graph_queries, keras_api, tensorflow_api
 from keras_parallax.compat.tensorflow_api import VARIABLES, tf
 from keras_parallax.errors import CheckpointError, IdOutOfRangeError
+from keras_parallax.framework_types import Array, Layer, Model, Session, Tensor, Variable
 
 #: Differences up to this part of the largest number of an output are those of rounding.
 _TOLERANCE, _TOLERANCE_OF_HALF = 1e-3, 2e-2
@@ -29,7 +31,7 @@ _RANDOM = {
 }
 
 
-def fewest_rows(model):
+def fewest_rows(model: Model) -> Optional[int]:
     """The smallest number of rows that a lookup of a model goes to, or `None` without lookups.
 
     Args:
@@ -45,7 +47,9 @@ def fewest_rows(model):
     return fewest
 
 
-def check(model, session, folder, rows, inputs=None):
+def check(
+    model: Model, session: Session, folder: str, rows: Optional[int], inputs: Any = None
+) -> None:
     """Compares what an export predicts with what its model does.
 
     Args:
@@ -84,7 +88,9 @@ def check(model, session, folder, rows, inputs=None):
     )
 
 
-def _first_that_works(model, session, rows):
+def _first_that_works(
+    model: Model, session: Session, rows: Optional[int]
+) -> Tuple[List[Array], List[Array]]:
     """Made inputs that the model takes, and what it predicts from them."""
     specs = [
         sample_inputs.InputSpec(tuple(tensor.get_shape().as_list()), tensor.dtype.base_dtype.name)
@@ -103,7 +109,7 @@ def _first_that_works(model, session, rows):
     ) from problem
 
 
-def _predicted_by_export(folder, model, inputs):
+def _predicted_by_export(folder: str, model: Model, inputs: Sequence[Array]) -> List[Array]:
     with tf.Graph().as_default(), tf.Session() as session:
         tags = [tf.saved_model.tag_constants.SERVING]
         signature = tf.saved_model.loader.load(session, tags, folder).signature_def[
@@ -118,7 +124,9 @@ def _predicted_by_export(folder, model, inputs):
         )
 
 
-def _predicted(session, inputs, outputs, values):
+def _predicted(
+    session: Session, inputs: Sequence[Tensor], outputs: Sequence[Tensor], values: Sequence[Array]
+) -> List[Array]:
     """What a graph computes from inputs, with the same numbers for random ones each time."""
     feeds = dict(zip(inputs, map(_fed, inputs, values)))
     operations = graph_queries.ancestors(_parts(outputs))
@@ -132,7 +140,7 @@ def _predicted(session, inputs, outputs, values):
     return session.run(list(outputs), feeds)
 
 
-def _fed(tensor, value):
+def _fed(tensor: Tensor, value: Array) -> Any:
     """A value as it is fed: rows of a sparse input as their entries."""
     if not isinstance(tensor, tf.SparseTensor):
         return value
@@ -140,7 +148,7 @@ def _fed(tensor, value):
     return tf.SparseTensorValue(indices, value[tuple(indices.T)], value.shape)
 
 
-def _differing(expected, other):
+def _differing(expected: Sequence[Array], other: Sequence[Array]) -> Optional[Tuple[int, float]]:
     """The number of the first output that differs, and by how much, or `None`."""
     for number, (first, second) in enumerate(zip(expected, other)):
         if first.shape != second.shape:
@@ -159,10 +167,10 @@ def _differing(expected, other):
 
 
 @contextlib.contextmanager
-def _states_at_zero(model, session):
+def _states_at_zero(model: Model, session: Session) -> Iterator[None]:
     """While open, the stateful layers of a model have seen nothing, as those of an export."""
     package = keras_api.package_of(model)
-    states = [state for layer in layers_in(package, model) for state in _states_of(layer)]
+    states = [state for layer in keras_api.layers_in(package, model) for state in _states_of(layer)]
     with session.graph.as_default():
         values = package.backend.batch_get_value(states) if states else []
         zeros = [np.zeros_like(value) for value in values]
@@ -173,12 +181,12 @@ def _states_at_zero(model, session):
             package.backend.batch_set_value(list(zip(states, values)))
 
 
-def _states_of(layer):
+def _states_of(layer: Layer) -> List[Variable]:
     states = getattr(layer, 'states', None) if getattr(layer, 'stateful', False) else None
     return [state for state in states or () if isinstance(state, VARIABLES)]
 
 
-def _parts(tensors):
+def _parts(tensors: Iterable[Tensor]) -> List[Tensor]:
     """Tensors, with sparse ones as their three parts."""
     parts = []
     for tensor in tensors:
@@ -189,5 +197,5 @@ def _parts(tensors):
     return parts
 
 
-def _is_list(value):
+def _is_list(value: Any) -> bool:
     return isinstance(value, (list, tuple))

@@ -2,11 +2,12 @@
 
 import collections
 import os
-from typing import Any, NamedTuple
+from typing import Any, Callable, NamedTuple, Optional, Sequence
 
 import numpy as np
 
-from keras_parallax.tables.rows import local_range
+from keras_parallax.engine.tables.row_transfer import local_range
+from keras_parallax.framework_types import Array
 
 #: So many files of a checkpoint are open at a time; a process may have 1024 on many systems.
 _OPEN_FILES = 128
@@ -21,11 +22,13 @@ class PartFiles:
         limit: how many are open at a time, those used last.
     """
 
-    def __init__(self, folder, open_file, limit=_OPEN_FILES):
+    def __init__(
+        self, folder: str, open_file: Callable[[str], Any], limit: int = _OPEN_FILES
+    ) -> None:
         self._folder, self._open_file, self._limit = folder, open_file, limit
-        self._files = collections.OrderedDict()
+        self._files: Any = collections.OrderedDict()
 
-    def __getitem__(self, name):
+    def __getitem__(self, name: str) -> Any:
         if name not in self._files:
             if len(self._files) >= self._limit:
                 self._files.popitem(last=False)[1].close()
@@ -33,10 +36,10 @@ class PartFiles:
         self._files.move_to_end(name)
         return self._files[name]
 
-    def __enter__(self):
+    def __enter__(self) -> 'PartFiles':
         return self
 
-    def __exit__(self, *exception):
+    def __exit__(self, *exception: Any) -> None:
         while self._files:
             self._files.popitem()[1].close()
 
@@ -54,7 +57,7 @@ class PartDataset(NamedTuple):
     part: str
     path: str
 
-    def read(self, first, last):
+    def read(self, first: int, last: Optional[int]) -> Array:
         """The rows from `first` to `last`, excluded."""
         return self.files[self.part][self.path][first:last]
 
@@ -68,10 +71,11 @@ class ChangedShard:
         ids: the `PartDataset` of their numbers in the shard, in order; `None` for all rows.
     """
 
-    def __init__(self, shard, rows, ids=None):
-        self.shard, self._rows, self._ids, self._numbers = shard, rows, ids, None
+    def __init__(self, shard: int, rows: PartDataset, ids: Optional[PartDataset] = None) -> None:
+        self.shard, self._rows, self._ids = shard, rows, ids
+        self._numbers: Any = None
 
-    def put(self, rows, first, last, count):
+    def put(self, rows: Array, first: int, last: int, count: int) -> None:
         """Puts what it has of rows `first` to `last` of a table into an array of these.
 
         Args:
@@ -116,11 +120,17 @@ class SavedRows:
         ```
     """
 
-    def __init__(self, shape, dtype, shards, deltas=()):
+    def __init__(
+        self,
+        shape: Sequence[int],
+        dtype: Any,
+        shards: Sequence[PartDataset],
+        deltas: Sequence[Sequence[ChangedShard]] = (),
+    ) -> None:
         self.shape, self.dtype = tuple(shape), dtype
         self._shards, self._deltas = shards, deltas
 
-    def __getitem__(self, places):
+    def __getitem__(self, places: slice) -> Array:
         first, last, _ = places.indices(self.shape[0])
         rows = np.zeros((last - first,) + self.shape[1:], self.dtype)
         count = len(self._shards)

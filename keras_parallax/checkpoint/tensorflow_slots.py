@@ -3,18 +3,24 @@
 They go by name of slot and of variable into a group that Keras does not look at.
 """
 
+import itertools
+from typing import Any, Dict
+
 import numpy as np
 
 from keras_parallax.checkpoint import keras_file_write
+from keras_parallax.checkpoint.keras_file_read import Mover
 from keras_parallax.compat import keras_api
+from keras_parallax.engine.tables.row_transfer import Rows
+from keras_parallax.engine.updates.optimizer_adapter import adapter_of
 from keras_parallax.errors import CheckpointError
-from keras_parallax.updates.optimizer_adapter import adapter_of
+from keras_parallax.framework_types import HdfGroup, Model, Variable
 
 #: The group, below which a dataset is called `slot/variable`.
 GROUP = '/keras_parallax/slots'
 
 
-def write(model, file):
+def write(model: Model, file: HdfGroup) -> Dict[str, Rows]:
     """Writes the slots, but for the rows of large ones.
 
     Args:
@@ -38,7 +44,7 @@ def write(model, file):
     return tables
 
 
-def read(model, file, mover):
+def read(model: Model, file: HdfGroup, mover: Mover) -> bool:
     """Loads the slots from an open file, if it has them.
 
     Args:
@@ -83,7 +89,22 @@ def read(model, file, mover):
     return True
 
 
-def _paths(model):
+def _paths(model: Model) -> Dict[str, Variable]:
     """The slots of a model's optimizer, as a dict from paths in a file to weights."""
-    named = model.optimizer._parallax_step.named_slots
+    named = named_slots(model.optimizer._parallax_shown)
     return {'%s/%s' % (GROUP, name): weight for name, weight in named.items()}
+
+
+def named_slots(step: Any) -> Dict[str, Any]:
+    """The slots of one of TensorFlow's optimizers.
+
+    Args:
+        step: the `TrainStep`.
+
+    Returns:
+        A dict from `'slot/variable'` to weights.
+    """
+    state = step.operations.state
+    names = itertools.product(state.names, step.spec.variables)
+    slots = step.operations.weights[len(state.counters) :]
+    return {'%s/%s' % (name, of.op.name): slot for (name, of), slot in zip(names, slots)}

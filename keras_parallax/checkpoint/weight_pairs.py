@@ -6,9 +6,13 @@ share is two layers afterwards. So weights are paired layer by layer, by the att
 them and by the order in which the layer made them.
 """
 
+from typing import Any, Dict, List, Set, Tuple
+
 from keras_parallax.compat import keras_api
+from keras_parallax.compat.keras_api import KerasPackage
 from keras_parallax.compat.tensorflow_api import VARIABLES
 from keras_parallax.errors import CheckpointError
+from keras_parallax.framework_types import Layer, Model, Variable
 
 #: What a layer has added, in order, whatever is frozen (Keras 2.2.4 and TF 1.11).
 _ADDED = ('_trainable_weights', '_non_trainable_weights')
@@ -17,7 +21,7 @@ _ADDED = ('_trainable_weights', '_non_trainable_weights')
 _STATES = {'states', '_states', '_updates', '_per_input_updates'}
 
 
-def paired_weights(model, made):
+def paired_weights(model: Model, made: Model) -> List[Tuple[Variable, Variable]]:
     """Pairs the variables of a model and of one that was made from its configuration.
 
     Args:
@@ -31,7 +35,7 @@ def paired_weights(model, made):
     Raises:
         CheckpointError: a weight of either has no counterpart of its shape.
     """
-    pairs = {}
+    pairs: Dict[int, Tuple[Variable, Variable]] = {}
     _pair_layers(keras_api.package_of(model), model, made, pairs, set())
     paired = {id(variable) for _, variable in pairs.values()}
     alone = [weight for weight in model.weights if id(weight) not in paired]
@@ -52,7 +56,13 @@ def paired_weights(model, made):
     return list(pairs.values())
 
 
-def _pair_layers(package, layer, copy, pairs, seen):
+def _pair_layers(
+    package: KerasPackage,
+    layer: Layer,
+    copy: Any,
+    pairs: Dict[int, Tuple[Variable, Variable]],
+    seen: Set[Tuple[int, int]],
+) -> None:
     """Pairs the variables of two layers; `pairs` has the pairs by the ids of copies."""
     if (id(layer), id(copy)) in seen:
         return
@@ -69,7 +79,13 @@ def _pair_layers(package, layer, copy, pairs, seen):
             _pair_values(package, attributes[name], copied[name], pairs, seen)
 
 
-def _pair_values(package, value, copy, pairs, seen):
+def _pair_values(
+    package: KerasPackage,
+    value: Any,
+    copy: Any,
+    pairs: Dict[int, Tuple[Variable, Variable]],
+    seen: Set[Tuple[int, int]],
+) -> None:
     """Pairs the variables in two values of one attribute."""
     if isinstance(value, VARIABLES) and isinstance(copy, VARIABLES):
         pairs.setdefault(id(copy), (copy, value))

@@ -1,6 +1,7 @@
 """The command `keras-parallax`: each subcommand is in a module of its own, imported when called."""
 
 import importlib
+from typing import List, Optional
 
 import click
 
@@ -9,15 +10,15 @@ _NAMES = ('doctor', 'plan', 'run', 'server', 'timeline')
 
 
 class _Commands(click.Group):
-    def list_commands(self, context):
-        return _NAMES
+    def list_commands(self, context: click.Context) -> List[str]:
+        return list(_NAMES)
 
-    def get_command(self, context, name):
+    def get_command(self, context: click.Context, name: str) -> Optional[click.Command]:
         if name not in _NAMES:
             return None
         return importlib.import_module('keras_parallax.commands.' + name).command
 
 
 @click.command(cls=_Commands, context_settings={'help_option_names': ['-h', '--help']})
-def main():
+def main() -> None:
     """Look at and look after keras-parallax training jobs."""

@@ -9,22 +9,26 @@ import importlib
 import json
 import os
 import sys
-from typing import Dict, List, NamedTuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple, cast
 
 import h5py
 
 from keras_parallax import layers, optimizers
 from keras_parallax.checkpoint import keras_file_read
 from keras_parallax.compat import keras_api
+from keras_parallax.compat.keras_api import KerasPackage
 from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.engine.session import graph_scope
+from keras_parallax.engine.session.graph_scope import GraphScope
+from keras_parallax.engine.tables import loss_analysis
+from keras_parallax.engine.updates import table_updates
+from keras_parallax.engine.updates.optimizer_adapter import adapter_of
+from keras_parallax.engine.updates.table_optimizers import TableOptimizers
 from keras_parallax.errors import PlanError
+from keras_parallax.framework_types import Model, Optimizer
 from keras_parallax.planning.classify import VariableUse
 from keras_parallax.planning.plan import Update
-from keras_parallax.session import graph_scope
 from keras_parallax.strategy import ParallaxStrategy
-from keras_parallax.tables import loss_analysis
-from keras_parallax.updates import table_updates
-from keras_parallax.updates.table_optimizers import TableOptimizers
 
 _HDF5 = ('.h5', '.hdf5')
 
@@ -42,7 +46,9 @@ class Description(NamedTuple):
     updates: Dict[str, Update]
 
 
-def describe(source, optimizer=None, sparse_update=None):
+def describe(
+    source: str, optimizer: Optional[str] = None, sparse_update: Optional[str] = None
+) -> Description:
     """Builds a model and describes it.
 
     Args:
@@ -73,7 +79,8 @@ def describe(source, optimizer=None, sparse_update=None):
             raise PlanError(
                 'The model of %s has no weights yet: give its first layer an input_shape.' % source
             )
-        records = graph_scope.scope_of(model.total_loss.graph).records
+        scope = cast(GraphScope, graph_scope.scope_of(model.total_loss.graph))
+        records = scope.records
         variables = keras_api.trained_weights(model)
         uses = loss_analysis.describe(model.total_loss, variables, records)
         with _session_for_settings(model):
@@ -83,14 +90,15 @@ def describe(source, optimizer=None, sparse_update=None):
                 chosen = _optimizer(package, named)
             if chosen is None:
                 return Description(uses, {})
+            uses = loss_analysis.as_trained_by(uses, adapter_of(chosen))
             settings = getattr(chosen, '_parallax_settings', None)
-            way = sparse_update or (settings.sparse_update if settings else table_updates.EXACT)
+            update = sparse_update or (settings.sparse_update if settings else table_updates.EXACT)
             of_tables = settings.tables if settings else TableOptimizers()
             return Description(
                 uses,
                 table_updates.updates_of(
                     chosen,
-                    (way, of_tables),
+                    (update, of_tables),
                     {use.name: variable for use, variable in zip(uses, variables)},
                     {use.name for use in uses if use.lookups},
                     records,
@@ -98,7 +106,7 @@ def describe(source, optimizer=None, sparse_update=None):
             )
 
 
-def _load(source):
+def _load(source: str) -> Tuple[Model, KerasPackage, Any]:
     """Builds a model; returns it, its `KerasPackage`, and what is saved of its optimizer."""
     if source.endswith('.json') or source.endswith(_HDF5):
         if not os.path.isfile(source):
@@ -117,13 +125,13 @@ def _load(source):
             'given.' % source
         )
     model = _function(module, function)()
-    package = keras_api.package_of(model)
+    package = keras_api.found_package(model)
     if package is None:
         raise PlanError('%s returned %r, which is no Keras model.' % (source, model))
     return model, package, None
 
 
-def _function(module, function):
+def _function(module: str, function: str) -> Callable[[], Model]:
     # As `python train.py` would find it.
     sys.path.insert(0, os.getcwd())
     try:
@@ -137,7 +145,7 @@ def _function(module, function):
     return getattr(imported, function)
 
 
-def _from_json(path):
+def _from_json(path: str) -> Tuple[Model, KerasPackage, Any]:
     with open(path) as file:
         text = file.read()
     version = json.loads(text).get('keras_version', '')
@@ -146,7 +154,7 @@ def _from_json(path):
     return package.module.models.model_from_json(text, known), package, None
 
 
-def _from_hdf5(path):
+def _from_hdf5(path: str) -> Tuple[Model, KerasPackage, Any]:
     # Not `load_model`, which would also read the weights.
     with h5py.File(path, 'r') as file:
         package_name, config, training = keras_file_read.read_configs(file)
@@ -157,7 +165,7 @@ def _from_hdf5(path):
     return model, package, (training or {}).get('optimizer_config')
 
 
-def _optimizer(package, given):
+def _optimizer(package: KerasPackage, given: Any) -> Optimizer:
     """A Keras optimizer from its name or from its saved class and config."""
     try:
         with package.module.utils.CustomObjectScope(optimizers.classes_of(package)):
@@ -167,7 +175,7 @@ def _optimizer(package, given):
 
 
 @contextlib.contextmanager
-def _session_for_settings(model):
+def _session_for_settings(model: Model) -> Iterator[None]:
     """While open, an optimizer's settings can be read, and weights are left without values.
 
     Keras 2.2.4 keeps settings such as the momentum in variables, and reading one initializes every

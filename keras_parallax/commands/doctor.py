@@ -15,12 +15,26 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import (
+    IO,
+    Any,
+    Callable,
+    Container,
+    Dict,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+    cast,
+)
 
 import click
 
-from keras_parallax.commands import doctor_checks, host_facts
-from keras_parallax.commands.doctor_checks import FAILURE, OK, WARNING, Finding
+from keras_parallax.commands import doctor_checks, host_facts, launcher_path
+from keras_parallax.commands.doctor_checks import FAILURE, OK, WARNING, Facts, Finding
 from keras_parallax.planning.units import counted
 
 #: A host that has not answered by then is taken for dead.
@@ -47,7 +61,9 @@ class HostError(Exception):
     """A host that cannot be asked; holds the `Finding`."""
 
 
-def parse_hosts(text, local_addresses, resolve):
+def parse_hosts(
+    text: str, local_addresses: Container[str], resolve: Callable[[str], str]
+) -> List[HostSpec]:
     """Reads hosts in `horovodrun`'s way, as in `'first:2,second:2'`: a list of `HostSpec`s.
 
     Function `resolve` gives the IPv4 address of a host's name, or raises `OSError`. A text that
@@ -71,7 +87,9 @@ def parse_hosts(text, local_addresses, resolve):
     return hosts
 
 
-def command_on(host, words, port, environ):
+def command_on(
+    host: HostSpec, words: Sequence[str], port: Optional[int], environ: Mapping[str, str]
+) -> List[str]:
     """The words of the command that has a host run `host_facts` in this Python's place."""
     command = [sys.executable, '-c', inspect.getsource(host_facts)] + list(words)
     if host.is_here:
@@ -89,11 +107,11 @@ def command_on(host, words, port, environ):
 class Doctor:
     """Asks hosts, `HostSpec`s, through the port of their sshd; `None` for ssh's own choice."""
 
-    def __init__(self, hosts, port=None):
+    def __init__(self, hosts: List[HostSpec], port: Optional[int] = None) -> None:
         self._hosts = hosts
         self._port = port
 
-    def ask(self, host, *words):
+    def ask(self, host: HostSpec, *words: str) -> Any:
         """The answer of a host that runs `host_facts`; raises `HostError` if there is none."""
         try:
             process = subprocess.run(
@@ -111,19 +129,19 @@ class Doctor:
         last_line = (process.stderr.strip().splitlines() or ['nothing was said'])[-1]
         raise HostError(unanswered(host, process.returncode, last_line))
 
-    def _ssh_options(self, host):
+    def _ssh_options(self, host: HostSpec) -> str:
         """The options that `ssh` would use for a host, as it prints them."""
         command = ['ssh', '-G'] + (['-p', str(self._port)] if self._port else []) + [host.name]
         return subprocess.check_output(
             command, universal_newlines=True, stdin=subprocess.DEVNULL, timeout=_LIMIT_SECONDS
         )
 
-    def facts(self, disk, files):
+    def facts(self, disk: str, files: List[str]) -> Tuple[Dict[str, Facts], List[Finding]]:
         """A dict from each host that answers to its facts, and a list of findings about all."""
         request = json.dumps({'disk': disk, 'files': files})
 
-        def ask(host):
-            asked = time.time()
+        def ask(host: HostSpec) -> Tuple[Optional[Facts], List[Finding]]:
+            sent_at = time.time()
             try:
                 answer = self.ask(host, 'facts', request)
             except HostError as error:
@@ -133,7 +151,7 @@ class Doctor:
             return answer, [
                 Finding(OK, 'ssh', host.name, 'Logs in without a password.'),
                 *doctor_checks.check_cut_off(host.name, self._ssh_options(host)),
-                *doctor_checks.check_clock(host.name, answer, asked, time.time()),
+                *doctor_checks.check_clock(host.name, answer, sent_at, time.time()),
             ]
 
         with ThreadPoolExecutor(_AT_A_TIME) as pool:
@@ -141,7 +159,7 @@ class Doctor:
         facts = {host.name: answer for host, (answer, _) in zip(self._hosts, answers) if answer}
         return facts, [finding for _, findings in answers for finding in findings]
 
-    def reach(self, addresses):
+    def reach(self, addresses: Dict[str, str]) -> List[Finding]:
         """Findings of whether hosts connect to each other at `addresses`, a dict by host."""
         hosts = [host for host in self._hosts if host.name in addresses]
         listeners, places = [], {}
@@ -158,16 +176,17 @@ class Doctor:
                     )
                 )
             for host, listener in zip(hosts, listeners):
-                ready, _, _ = select.select([listener.stdout], [], [], _LIMIT_SECONDS)
+                output, errors = cast(IO[str], listener.stdout), cast(IO[str], listener.stderr)
+                ready, _, _ = select.select([output], [], [], _LIMIT_SECONDS)
                 if not ready:
                     return [late(host)]
-                line = listener.stdout.readline()
+                line = output.readline()
                 if not line:
-                    last_line = (listener.stderr.read().strip().splitlines() or [''])[-1]
+                    last_line = (errors.read().strip().splitlines() or [''])[-1]
                     return [unanswered(host, listener.wait(), last_line)]
                 places[host.name] = '%s:%d' % (addresses[host.name], json.loads(line))
 
-            def connect(host):
+            def connect(host: HostSpec) -> Dict[str, Optional[str]]:
                 others = [place for name, place in places.items() if name != host.name]
                 return self.ask(host, 'connect', *others)
 
@@ -182,16 +201,16 @@ class Doctor:
                 listener.communicate()
 
 
-def late(host):
+def late(host: HostSpec) -> Finding:
     """The `Finding` about a host that takes too long."""
     remedy = 'Log in and see whether the host is overloaded or its file system hangs.'
     return Finding(FAILURE, 'ssh', host.name, 'No answer in %d s.' % _LIMIT_SECONDS, remedy)
 
 
-def unanswered(host, code, last_line):
+def unanswered(host: HostSpec, code: int, last_line: str) -> Finding:
     """The `Finding` about a host that did not run `host_facts`, but ended with a code."""
     if code == 255 and not host.is_here:
-        remedy = 'horovodrun needs ssh without a password: ssh-copy-id %s' % host.name
+        remedy = doctor_checks.remedy_of_ssh(host.name, last_line)
         return Finding(FAILURE, 'ssh', host.name, 'ssh fails: %s' % last_line, remedy)
     if code in (126, 127) and not host.is_here:
         message = 'There is no Python at %s: %s' % (sys.executable, last_line)
@@ -203,11 +222,19 @@ def unanswered(host, code, last_line):
     return Finding(FAILURE, 'versions', host.name, message, remedy)
 
 
-def examine(hosts, port, interface, disk, files):
+def examine(
+    hosts: List[HostSpec],
+    port: Optional[int],
+    interface: Optional[str],
+    disk: str,
+    files: List[str],
+) -> List[Finding]:
     """All `Finding`s about a job; arguments as the command's."""
     doctor = Doctor(hosts, port)
     facts, findings = doctor.facts(disk, files)
     slots = sum(host.slots for host in hosts)
+    problem = launcher_path.problem(launcher_path.found(), launcher_path.beside())
+    findings += doctor_checks.check_launcher(problem)
     for name, of_host in facts.items():
         findings += doctor_checks.check_host(name, of_host, slots)
     if len(facts) < 2:
@@ -219,12 +246,15 @@ def examine(hosts, port, interface, disk, files):
     if interface in common or (interface is None and common):
         used = interface or common[0]
         findings += doctor.reach(
-            {name: doctor_checks.ipv4_address(of_host, used) for name, of_host in facts.items()}
+            {
+                name: cast(str, doctor_checks.ipv4_address(of_host, used))  # All hosts have one.
+                for name, of_host in facts.items()
+            }
         )
     return findings
 
 
-def as_text(findings):
+def as_text(findings: Sequence[Finding]) -> str:
     """The report for people, a string of several lines."""
     lines = []
     for finding in findings:
@@ -235,11 +265,11 @@ def as_text(findings):
             lines.append('%s-> %s' % (' ' * 23, finding.remedy))
     verdicts = [finding.verdict for finding in findings]
     counts = [(verdict, verdicts.count(verdict)) for verdict in (FAILURE, WARNING)]
-    counts = [counted(number, verdict) for verdict, number in counts if number]
-    return '\n'.join(lines + [' and '.join(counts) + '.' if counts else 'All is well.'])
+    words = [counted(number, verdict) for verdict, number in counts if number]
+    return '\n'.join(lines + [' and '.join(words) + '.' if words else 'All is well.'])
 
 
-def as_json(findings):
+def as_json(findings: Sequence[Finding]) -> str:
     """The report for programs, a string."""
     return json.dumps(
         {
@@ -263,7 +293,14 @@ def as_json(findings):
 )  # fmt: skip
 @click.option('--json', 'wants_json', is_flag=True, help='Print JSON.')
 @click.argument('files', nargs=-1, type=click.Path(exists=True, dir_okay=False))
-def command(hosts, ssh_port, network_interface, checkpoint_dir, wants_json, files):
+def command(
+    hosts: str,
+    ssh_port: Optional[int],
+    network_interface: Optional[str],
+    checkpoint_dir: str,
+    wants_json: bool,
+    files: Tuple[str, ...],
+) -> None:
     """Look whether a job would run: versions, hosts, network, disk.
 
     FILES are files of yours, your script for instance, that have to be the same on every host.
@@ -279,7 +316,7 @@ def command(hosts, ssh_port, network_interface, checkpoint_dir, wants_json, file
     sys.exit(doctor_checks.exit_code(findings))
 
 
-def _local_addresses():
+def _local_addresses() -> Set[str]:
     import psutil
 
     return {

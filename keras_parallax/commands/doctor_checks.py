@@ -4,9 +4,9 @@ Facts are the dicts of `host_facts.collect`, by the name of the host as the user
 """
 
 import ipaddress
-from typing import NamedTuple
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Union
 
-from keras_parallax.compat.versions import python_problem, supported_on, version_problem
+from keras_parallax.compat.supported_versions import python_problem, supported_on, version_problem
 
 OK, WARNING, FAILURE = 'ok', 'warning', 'failure'
 
@@ -29,6 +29,10 @@ _SERVERS_PAGE = 'docs/servers.md'
 _STACKS_PAGE = 'docs/install.md'
 
 
+#: What `host_facts.collect` has found on a host.
+Facts = Dict[str, Any]
+
+
 class Finding(NamedTuple):
     """One line of the doctor's report.
 
@@ -42,12 +46,12 @@ class Finding(NamedTuple):
 
     verdict: str
     check: str
-    host: str
+    host: Optional[str]
     message: str
     remedy: str = ''
 
 
-def check_versions(host, facts):
+def check_versions(host: str, facts: Facts) -> List[Finding]:
     """Whether Python, TensorFlow, Keras and Horovod are there and fit together."""
     check, findings, supported = 'versions', [], supported_on(facts['python'])
     if python_problem(facts['python']):
@@ -76,11 +80,11 @@ def check_versions(host, facts):
     return findings or [Finding(OK, check, host, message)]
 
 
-def _how_to_get_horovod(facts):
+def _how_to_get_horovod(facts: Facts) -> str:
     return supported_on(facts['python'])['Horovod'][1]
 
 
-def check_controllers(host, facts):
+def check_controllers(host: str, facts: Facts) -> List[Finding]:
     """Whether Horovod can connect workers by what this package was tested with."""
     built, check = facts['horovod_built'], 'controllers'
     if built is None:
@@ -104,7 +108,7 @@ def check_controllers(host, facts):
     return [Finding(OK, check, host, message % facts['mpirun'])]
 
 
-def check_gpu(host, facts):
+def check_gpu(host: str, facts: Facts) -> List[Finding]:
     """Whether graphics cards and libraries go together."""
     check, cuda, cards = 'GPU', facts['cuda'], facts['cards']
     if cuda is None:
@@ -138,7 +142,7 @@ def check_gpu(host, facts):
     return [Finding(OK, check, host, '%d graphics cards, NCCL.' % cards)]
 
 
-def check_disk(host, facts):
+def check_disk(host: str, facts: Facts) -> List[Finding]:
     """Whether there is room for checkpoints."""
     check, disk = 'disk', facts['disk']
     if not disk['writable']:
@@ -152,7 +156,19 @@ def check_disk(host, facts):
     return [Finding(WARNING if disk['free'] else FAILURE, check, host, message, remedy)]
 
 
-def check_servers(host, facts, slots):
+def check_launcher(problem: Optional[Tuple[str, str]]) -> List[Finding]:
+    """Whether a shell here would start the `horovodrun` of this environment.
+
+    Args:
+        problem: what `launcher_path.problem` says.
+    """
+    if problem is None:
+        return [Finding(OK, 'launcher', None, 'horovodrun is on PATH.')]
+    # A job may also be started by mpirun, by srun or by the full path.
+    return [Finding(WARNING, 'launcher', None, *problem)]
+
+
+def check_servers(host: str, facts: Facts, slots: int) -> List[Finding]:
     """Whether strangers could reach the servers of a job that has `slots` workers in all."""
     check = 'servers'
     if slots == 1:
@@ -178,7 +194,7 @@ def check_servers(host, facts, slots):
     return [Finding(WARNING, check, host, message, remedy)]
 
 
-def check_host(host, facts, slots):
+def check_host(host: str, facts: Facts, slots: int) -> List[Finding]:
     """All checks of one host by itself; the arguments of `check_servers`."""
     return (
         check_versions(host, facts)
@@ -189,12 +205,12 @@ def check_host(host, facts, slots):
     )
 
 
-def check_same_code(facts):
+def check_same_code(facts: Dict[str, Facts]) -> List[Finding]:
     """Whether all hosts, two or more, would run the same."""
     (first, reference), *others = facts.items()
     findings = []
     for host, facts_there in others:
-        differences = []
+        differences: List[Tuple[str, str]] = []
         for name in ('python', 'tensorflow', 'keras', 'horovod', 'h5py', 'numpy'):
             _compare(differences, name, reference[name], facts_there[name])
         imported = {difference[0] for difference in differences}
@@ -214,13 +230,15 @@ def check_same_code(facts):
     ]
 
 
-def _compare(differences, name, expected, version):
+def _compare(
+    differences: List[Tuple[str, str]], name: str, expected: Optional[str], version: Optional[str]
+) -> None:
     if expected != version:
         text = '%s %s instead of %s' % (name, version or 'missing', expected or 'none')
         differences.append((name, text))
 
 
-def _check_sources(first, reference, host, facts):
+def _check_sources(first: str, reference: Facts, host: str, facts: Facts) -> Iterator[Finding]:
     if reference['code'] != facts['code']:
         message = 'keras_parallax is not the same code as on %s.' % first
         yield Finding(FAILURE, 'same code', host, message, 'Install the same release on both.')
@@ -242,10 +260,10 @@ def _check_sources(first, reference, host, facts):
         yield Finding(FAILURE, 'same code', host, message, 'Copy it from %s.' % first)
 
 
-def check_clock(host, facts, asked, answered):
+def check_clock(host: str, facts: Facts, sent_at: float, answered: float) -> List[Finding]:
     """Whether a host's clock agrees with this one's, which was read before and after asking."""
     # The host began after it was asked and had ended before it answered.
-    latest, earliest = facts['began'] - asked, facts['ended'] - answered
+    latest, earliest = facts['began'] - sent_at, facts['ended'] - answered
     if latest < -MOST_SKEW or earliest > MOST_SKEW:
         skew = latest if latest < 0 else earliest
         message = 'The clock is at least %.1f s %s.' % (
@@ -257,7 +275,44 @@ def check_clock(host, facts, asked, answered):
     return [Finding(OK, 'clock', host, 'Agrees with the clock here.')]
 
 
-def check_cut_off(host, options):
+#: What `ssh` says where a password is not what is wrong, in small letters, and what to do.
+_SSH_REMEDIES: Tuple[Tuple[Union[str, Tuple[str, ...]], str], ...] = (
+    (
+        'could not resolve hostname',
+        'No address is known by the name %s: correct it in --hosts, or write it into /etc/hosts or '
+        '~/.ssh/config here.',
+    ),
+    (
+        'connection refused',
+        'Have sshd run on %s, or name its port: keras-parallax doctor --ssh-port.',
+    ),
+    (
+        ('timed out', 'no route to host', 'network is unreachable'),
+        'Look whether %s is up, and whether its network lets ssh through.',
+    ),
+    (
+        'host key verification failed',
+        'The key of %s is not the one in ~/.ssh/known_hosts here: if the host was installed anew, '
+        'remove the old key with ssh-keygen -R.',
+    ),
+)
+
+
+def remedy_of_ssh(host: str, said: str) -> str:
+    """What to do where `ssh` fails to log in to a host.
+
+    Args:
+        host: the name of the host.
+        said: the last line that `ssh` printed.
+    """
+    for words, remedy in _SSH_REMEDIES:
+        words = (words,) if isinstance(words, str) else words
+        if any(word in said.lower() for word in words):
+            return remedy % host
+    return 'horovodrun needs ssh without a password: ssh-copy-id %s' % host
+
+
+def check_cut_off(host: str, options: str) -> List[Finding]:
     """Whether `ssh`, and `horovodrun` with it, ends when the host is cut off.
 
     The options are what `ssh -G` prints for the host: a name and a value in each line.
@@ -276,7 +331,7 @@ def check_cut_off(host, options):
     return [Finding(WARNING, 'cut off', host, message, remedy)]
 
 
-def interfaces_in_common(facts):
+def interfaces_in_common(facts: Dict[str, Facts]) -> List[str]:
     """Names of the interfaces, without loopback, that have an IPv4 address on every host."""
     names = [
         {name for name in of_host['interfaces'] or {} if ipv4_address(of_host, name)}
@@ -285,7 +340,7 @@ def interfaces_in_common(facts):
     return sorted(set.intersection(*names))
 
 
-def ipv4_address(facts, interface):
+def ipv4_address(facts: Facts, interface: str) -> Optional[str]:
     """An interface's first IPv4 address that is no loopback's, or `None`."""
     for text in (facts['interfaces'] or {}).get(interface, ()):
         address = ipaddress.ip_address(text)
@@ -294,7 +349,7 @@ def ipv4_address(facts, interface):
     return None
 
 
-def check_interface(facts, chosen):
+def check_interface(facts: Dict[str, Facts], chosen: Optional[str]) -> List[Finding]:
     """Over which interface two hosts or more would talk; `chosen` may be `None`."""
     check, common = 'interface', interfaces_in_common(facts)
     interfaces = '; '.join(
@@ -318,27 +373,29 @@ def check_interface(facts, chosen):
     return [Finding(OK, check, None, 'Workers talk over %s.' % (chosen or common[0]))]
 
 
-def check_host_names(facts):
+def check_host_names(facts: Dict[str, Facts]) -> List[Finding]:
     """Whether the name of each host leads the others to it; no finding if Horovod does not ask."""
-    asked = {host: of for host, of in facts.items() if (of['horovod_built'] or {}).get('by_name')}
+    by_name = {host: of for host, of in facts.items() if (of['horovod_built'] or {}).get('by_name')}
     findings, check = [], 'host name'
-    for host, of_host in asked.items():
+    for host, of_host in by_name.items():
         address = of_host['name_address']
         if address and not ipaddress.ip_address(address.partition('%')[0]).is_loopback:
             continue
-        message = 'Its name, %s, has %s; Horovod %s connects ranks by it.' % (
+        message = 'Its name, %s, has %s; Horovod %s connects workers by it.' % (
             of_host['host'],
             'the address %s, where no other host finds it' % address if address else 'no address',
             of_host['horovod'],
         )
         remedy = 'Write into its /etc/hosts: the address by which others reach it, and the name.'
         findings.append(Finding(FAILURE, check, host, message, remedy))
-    if asked and not findings:
+    if by_name and not findings:
         findings = [Finding(OK, check, None, 'The name of each host leads the others to it.')]
     return findings
 
 
-def check_reach(places, reached):
+def check_reach(
+    places: Dict[str, str], reached: Dict[str, Dict[str, Optional[str]]]
+) -> List[Finding]:
     """Whether hosts can connect to each other's ports.
 
     In `places` each host has its `'address:port'`; in `reached`, a dict from the places of others
@@ -357,6 +414,6 @@ def check_reach(places, reached):
     ]
 
 
-def exit_code(findings):
+def exit_code(findings: Iterable[Finding]) -> int:
     """The doctor's exit code: 1 if anything is a failure, otherwise 0."""
     return int(any(finding.verdict == FAILURE for finding in findings))

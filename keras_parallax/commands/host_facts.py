@@ -9,6 +9,7 @@ older or newer than this one: it uses the standard library, and the rest only if
 """
 
 import ctypes
+import functools
 import glob
 import hashlib
 import importlib
@@ -21,6 +22,7 @@ import socket
 import subprocess
 import sys
 import time
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence
 
 #: What the compiled parts of tensorflow-gpu 1.11 load.
 _GPU_LIBRARIES = ('libcuda.so.1', 'libcudart.so.9.0', 'libcublas.so.9.0', 'libcudnn.so.7')
@@ -28,12 +30,12 @@ _GPU_LIBRARIES = ('libcuda.so.1', 'libcudart.so.9.0', 'libcublas.so.9.0', 'libcu
 _CONNECT_SECONDS = 5
 
 
-def collect(disk, files):
+def collect(disk: str, files: Sequence[str]) -> Dict[str, Any]:
     """The facts, a JSON-able dict; what could not be found out is a string in `problems`.
 
     Folder `disk`, for checkpoints, need not exist; of the user's `files` the content matters.
     """
-    facts = {
+    facts: Dict[str, Any] = {
         'began': time.time(),
         'host': socket.gethostname(),
         'python': platform.python_version(),
@@ -52,7 +54,7 @@ def collect(disk, files):
     _try(facts, 'interfaces', _interfaces)
     _try(facts, 'distributions', _distributions)
     for name in ('tensorflow', 'keras', 'horovod', 'h5py', 'numpy'):
-        _try(facts, name, lambda name=name: importlib.import_module(name).__version__)
+        _try(facts, name, functools.partial(_version, name))
     if importlib.util.find_spec('tf_keras'):
         # That is Keras 2 there; the package `keras` beside it is Keras 3, which is not used.
         _try(facts, 'keras', lambda: importlib.import_module('tf_keras').__version__)
@@ -65,7 +67,7 @@ def collect(disk, files):
     return facts
 
 
-def _try(facts, name, find):
+def _try(facts: Dict[str, Any], name: str, find: Callable[[], Any]) -> None:
     try:
         facts[name] = find()
     except Exception as error:
@@ -74,7 +76,11 @@ def _try(facts, name, find):
         facts['problems'][name] = '%s: %s' % (type(error).__name__, error)
 
 
-def _has_keras_of_its_own():
+def _version(package: str) -> str:
+    return importlib.import_module(package).__version__
+
+
+def _has_keras_of_its_own() -> bool:
     """Whether TensorFlow's own Keras is the one that is served, as in 1.15."""
     try:
         keras = getattr(importlib.import_module('tensorflow'), 'keras', None)
@@ -83,7 +89,7 @@ def _has_keras_of_its_own():
     return hasattr(getattr(keras, 'optimizers', None), 'schedules')
 
 
-def _interfaces():
+def _interfaces() -> Dict[str, List[str]]:
     import psutil
 
     families = (socket.AF_INET, socket.AF_INET6)
@@ -93,7 +99,7 @@ def _interfaces():
     }
 
 
-def _distributions():
+def _distributions() -> Dict[str, str]:
     try:
         from importlib.metadata import distributions
     except ImportError:  # Python 3.7 and older
@@ -103,7 +109,7 @@ def _distributions():
     return {dist.metadata['Name'].lower(): dist.version for dist in distributions()}
 
 
-def _cuda():
+def _cuda() -> Dict[str, Any]:
     import tensorflow as tf
 
     if not tf.test.is_built_with_cuda():
@@ -115,7 +121,7 @@ def _cuda():
     return {'built': True, 'missing': [] if is_used else ['those of CUDA or cuDNN']}
 
 
-def _loads(library):
+def _loads(library: str) -> bool:
     try:
         ctypes.CDLL(library)
         return True
@@ -123,12 +129,12 @@ def _loads(library):
         return False
 
 
-def _name_address():
+def _name_address() -> Any:
     """The address of this host's name; an error if it has none."""
     return socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM)[0][4][0]
 
 
-def _horovod_built():
+def _horovod_built() -> Dict[str, bool]:
     import horovod.tensorflow as hvd
 
     built = {name: bool(getattr(hvd, name + '_built')()) for name in ('gloo', 'mpi', 'nccl')}
@@ -136,7 +142,7 @@ def _horovod_built():
     return dict(built, by_name=not built['mpi'] and hasattr(hvd, 'ProcessSet'))
 
 
-def _mpirun():
+def _mpirun() -> Optional[str]:
     """What `mpirun` says that it is, or `None` if there is none."""
     if shutil.which('mpirun') is None:
         return None
@@ -146,7 +152,7 @@ def _mpirun():
     return (said.splitlines() or [''])[0].strip()
 
 
-def _code(package):
+def _code(package: str) -> Optional[str]:
     """Digest of a package's sources, or `None`; the package is not imported."""
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.origin:
@@ -155,7 +161,7 @@ def _code(package):
     return _digest(sorted(glob.glob(os.path.join(folder, '**', '*.py'), recursive=True)), folder)
 
 
-def _digest(paths, folder='.'):
+def _digest(paths: Iterable[str], folder: str = '.') -> str:
     digest = hashlib.sha256()
     for path in paths:
         with open(path, 'rb') as file:
@@ -163,7 +169,7 @@ def _digest(paths, folder='.'):
     return digest.hexdigest()
 
 
-def _disk(folder):
+def _disk(folder: str) -> Dict[str, Any]:
     """Free bytes where a folder is or would be, and whether this user can write there."""
     path = os.path.abspath(folder)
     while not os.path.exists(path):
@@ -173,7 +179,7 @@ def _disk(folder):
             'writable': writable}  # fmt: skip
 
 
-def _is_filtered():
+def _is_filtered() -> Optional[bool]:
     """Whether the packet filter of docs/servers.md is loaded; `None` if only root could tell."""
     program = shutil.which('nft', path=os.environ.get('PATH', '') + ':/usr/sbin:/sbin')
     if program is None or os.geteuid() != 0:
@@ -185,7 +191,7 @@ def _is_filtered():
     )
 
 
-def _read(path):
+def _read(path: str) -> str:
     try:
         with open(path) as file:
             return file.read()
@@ -193,7 +199,7 @@ def _read(path):
         return ''
 
 
-def listen(address):
+def listen(address: str) -> None:
     """Listens on a port that the system picks, prints it, and stays until stdin is closed."""
     with socket.socket() as server:
         server.bind((address, 0))
@@ -202,9 +208,9 @@ def listen(address):
         sys.stdin.read()
 
 
-def connect(places):
+def connect(places: Iterable[str]) -> Dict[str, Optional[str]]:
     """What went wrong with connecting to each `'address:port'`, `None` where nothing did."""
-    outcome = {}
+    outcome: Dict[str, Optional[str]] = {}
     for place in places:
         address, _, port = place.rpartition(':')
         try:
@@ -215,7 +221,7 @@ def connect(places):
     return outcome
 
 
-def main(mode, *arguments):
+def main(mode: str, *arguments: str) -> None:
     """Runs one of the modes that the module's text names."""
     if mode == 'listen':
         listen(*arguments)

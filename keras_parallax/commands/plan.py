@@ -2,38 +2,44 @@
 
 import json
 import os
+from typing import Any, Callable, Dict, Iterable, Optional, Sequence, Tuple, Union
 
 import click
 
 from keras_parallax.errors import ParallaxError
 from keras_parallax.planning import architectures
-from keras_parallax.planning.classify import DENSE, SPARSE, WHOLE_TABLE, classify
-from keras_parallax.planning.costs import Cluster, Halved
-from keras_parallax.planning.plan import make_plan
-from keras_parallax.planning.request import WIDE, Timing, check_row_dtype
-from keras_parallax.planning.summary import format_summary
+from keras_parallax.planning.classify import DENSE, SPARSE, WHOLE_TABLE, VariableUse, classify
+from keras_parallax.planning.costs import Cluster, Fp16
+from keras_parallax.planning.plan import Plan, make_plan
+from keras_parallax.planning.plan_request import WIDE, Timing, check_row_dtype
+from keras_parallax.planning.plan_summary import format_summary
 from keras_parallax.planning.units import parse_bandwidth, parse_size
 
 _EVERY = None
+
+#: Names of variables, or `_EVERY`, and a value for each.
+Pairs = Iterable[Tuple[Optional[str], Any]]
 
 
 class _Text(click.ParamType):
     """What a function reads from the text, if it raises no `ValueError`."""
 
-    def __init__(self, name, read):
+    def __init__(self, name: str, read: Callable[[str], Any]) -> None:
         self.name, self._read = name, read
 
-    def convert(self, value, param, ctx):
+    def convert(
+        self, value: Any, param: Optional[click.Parameter], ctx: Optional[click.Context]
+    ) -> Any:
         try:
             return self._read(value) if isinstance(value, str) else value
         except ValueError as error:
             self.fail(str(error), param, ctx)
 
 
-def _pairs(name, read, every=True):
+def _pairs(name: str, read: Callable[[str], Any], every: bool = True) -> _Text:
     """`VALUE` for every table, or `NAME=VALUE` for one variable: a pair of name and value."""
 
-    def read_pair(value):
+    def read_pair(value: str) -> Tuple[Optional[str], Any]:
         variable, equals, text = value.rpartition('=')
         if not equals and not every:
             raise ValueError('%r is not of the form VARIABLE=%s' % (value, name))
@@ -45,7 +51,7 @@ def _pairs(name, read, every=True):
     return _Text(name, read_pair)
 
 
-def _servers(text):
+def _servers(text: str) -> Union[str, int]:
     if text in ('worker', 'host'):
         return text
     if text.isdigit() and int(text):
@@ -53,7 +59,7 @@ def _servers(text):
     raise ValueError("%r is neither 'worker' nor 'host' nor a number from 1" % text)
 
 
-def _fraction(text):
+def _fraction(text: str) -> float:
     """A number from 0 to 1, or a fraction such as `2560/793471`."""
     above, slash, below = text.partition('/')
     number = float(above) / float(below) if slash else float(text)
@@ -62,7 +68,7 @@ def _fraction(text):
     return number
 
 
-def _count(text):
+def _count(text: str) -> int:
     number = int(text)
     if number < 1:
         raise ValueError(text)
@@ -70,6 +76,9 @@ def _count(text):
 
 
 _AT_LEAST_1 = click.IntRange(min=1)
+
+
+_DENSITY = _pairs('fraction from 0 to 1', _fraction)
 
 
 @click.command()
@@ -85,13 +94,14 @@ _AT_LEAST_1 = click.IntRange(min=1)
     help="Of a host's link, each way.",
 )
 @click.option(
-    '--alpha',
-    type=_pairs('fraction from 0 to 1', _fraction),
+    '--density',
+    type=_DENSITY,
     metavar='[VARIABLE=]FRACTION',
     multiple=True,
     help="The fraction of a table's rows that a worker's batch touches, for every table or for "
     'one. Unique ids over rows, such as 2560/793471, will do.',
 )
+@click.option('--alpha', type=_DENSITY, multiple=True, hidden=True)
 @click.option(
     '--architecture',
     type=click.Choice(architectures.ARCHITECTURES),
@@ -163,12 +173,27 @@ _AT_LEAST_1 = click.IntRange(min=1)
     help='Write a page to look at, too, which needs no network.',
 )
 @click.option('--json', 'as_json', is_flag=True, help='Print plain data.')
-def command(model, as_json, html, optimizer, sparse_update, bandwidth, host_memory, **options):
+def command(
+    model: str,
+    as_json: bool,
+    html: Any,
+    optimizer: Optional[str],
+    sparse_update: Optional[str],
+    bandwidth: float,
+    density: Pairs,
+    alpha: Pairs,
+    host_memory: Optional[int],
+    **options: Any,
+) -> None:
     """Show where each variable of MODEL would go, and what a training step would cost.
 
     MODEL is model.json (of model.to_json), model.h5 (of model.save), or module:function, a function
     without arguments that returns a Keras model. No cluster is needed, and no memory for tables.
     """
+    if alpha:
+        # Python hides a `DeprecationWarning` from those who run commands.
+        click.echo('--alpha is called --density now, and will be removed.', err=True)
+        density = [*density, *alpha]
     # TensorFlow's notes about the CPU would stand between the lines.
     os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
     try:
@@ -176,7 +201,7 @@ def command(model, as_json, html, optimizer, sparse_update, bandwidth, host_memo
         from keras_parallax.commands.describe_model import describe
 
         description = describe(model, optimizer, sparse_update)
-        plan = plan_for(description.uses, bandwidth=bandwidth, **options)
+        plan = plan_for(description.uses, bandwidth=bandwidth, density=density, **options)
         plan = plan.with_updates(description.updates)
         if html is not None:
             # Writing opens the file, and one that is there stays if there is no page.
@@ -191,26 +216,27 @@ def command(model, as_json, html, optimizer, sparse_update, bandwidth, host_memo
 
 
 def plan_for(
-    uses,
-    hosts,
-    workers_per_host,
-    bandwidth,
-    alpha,
-    architecture,
-    partitions,
-    override,
-    servers,
-    fp16,
-    fp16_pulls,
-    local_aggregation,
-    accumulate_steps=1,
-    row_dtype=(),
-):
+    uses: Sequence[VariableUse],
+    hosts: int,
+    workers_per_host: int,
+    bandwidth: float,
+    density: Pairs,
+    architecture: str,
+    partitions: Pairs,
+    override: Pairs,
+    servers: Union[str, int],
+    fp16: bool,
+    fp16_pulls: bool,
+    local_aggregation: bool,
+    accumulate_steps: int = 1,
+    row_dtype: Pairs = (),
+) -> Plan:
     """The `Plan` that the command's options ask for; raises `PlanError` if it cannot be.
 
     Of pairs of a name and a value, those named `None` are for every table, and count less than what
     is said of one. The bandwidth is in bytes per second.
     """
+    own = servers if isinstance(servers, int) else 0
     dedicated = isinstance(servers, int)
     cluster = Cluster(
         hosts,
@@ -220,13 +246,13 @@ def plan_for(
         dedicated_servers=dedicated,
         accumulate_steps=accumulate_steps,
     )
-    number = servers if dedicated else hosts if servers == 'host' else cluster.workers
-    overrides = dict(override)
+    number = own if dedicated else hosts if servers == 'host' else cluster.workers
+    overrides = {name: kind for name, kind in override if name is not None}
     tables = [
         use for use in uses if classify(use).kind == SPARSE and overrides.get(use.name) != DENSE
     ]
-    row_dtype = _by_name(row_dtype, [use for use in tables if use.dtype == WIDE]) or None
-    check_row_dtype(row_dtype, architecture, Timing())
+    narrow = _by_name(row_dtype, [use for use in tables if use.dtype == WIDE]) or None
+    check_row_dtype(narrow, architecture, Timing())
     splittable = [use for use in tables if WHOLE_TABLE not in (use.regularizer, use.constraint)]
     return make_plan(
         uses,
@@ -235,14 +261,14 @@ def plan_for(
         overrides,
         architecture,
         partitions=_by_name(partitions, splittable) or None,
-        density=_by_name(alpha, tables),
+        density=_by_name(density, tables),
         cluster=cluster,
-        fp16=Halved(fp16, fp16_pulls),
-        row_dtype=row_dtype,
+        fp16=Fp16(fp16, fp16_pulls),
+        row_dtype=narrow,
     )
 
 
-def _by_name(pairs, tables):
+def _by_name(pairs: Pairs, tables: Sequence[VariableUse]) -> Dict[str, Any]:
     """Values by name, given pairs some of which are for every table."""
     values = {table.name: value for name, value in pairs if name is _EVERY for table in tables}
     values.update((name, value) for name, value in pairs if name is not _EVERY)

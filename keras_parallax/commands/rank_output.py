@@ -1,28 +1,30 @@
-"""What the ranks of a job print, told apart by the prefixes of the launcher.
+"""What the workers of a job print, told apart by the prefixes of the launcher.
 
-`horovodrun --output-filename DIR` writes files for each rank, too, but into two files each, with a
-prefix that has no time from 0.28 on, and a job that is started anew writes over them. So it is not
-used: the launcher puts the rank before each line it forwards, and that is read here.
+`horovodrun --output-filename DIR` writes files for each worker, too, but into two files each, with
+a prefix that has no time from 0.28 on, and a job that is started anew writes over them. So it is
+not used: the launcher puts the rank before each line it forwards, and that is read here.
 """
 
 import datetime
 import os
 import re
+import subprocess
 import sys
 import threading
+from typing import Any, BinaryIO, Callable, Dict, List, Optional, Sequence, Tuple
 
 #: What stands before a line: of Horovod 0.19.5; of 0.28.1, which leaves the time out; of Open MPI
 #: with `--tag-output`, which has the number of the job too.
 _PREFIX = re.compile(rb'(?:\w{3} \w{3} [ \d]\d [\d:]{8} \d{4})?\[(?:\d+,)?(\d+)\]<std(?:out|err)>:')
 
-#: What Keras 2.2.4 says on each rank.
+#: What Keras 2.2.4 says on each worker.
 _LEFT_OUT = b'Using TensorFlow backend.'
 
 #: How long a process that the launcher has left behind may keep the output open.
 _END_SECONDS = 5
 
 
-def rank_and_text(piece):
+def rank_and_text(piece: bytes) -> Tuple[Optional[int], bytes]:
     """The rank that has printed a line, `None` if it is the launcher, and the line without prefix.
 
     Example:
@@ -38,10 +40,10 @@ def rank_and_text(piece):
 class Screen:
     """Makes the lines that stay on a screen of pieces that may be drawn over each other."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._drawn = b''
 
-    def take(self, text):
+    def take(self, text: bytes) -> Optional[bytes]:
         r"""A line that stays, without its end, or `None`.
 
         Args:
@@ -62,9 +64,9 @@ class Screen:
 
 
 class RankOutput:
-    """Writes a file for each rank, and shows what rank 0 prints.
+    """Writes a file for each worker, and shows what rank 0 prints.
 
-    Of other ranks, what they write to the standard error stream is shown, after their number.
+    Of other workers, what they write to the standard error stream is shown, after their number.
 
     Args:
         folder: where the files are, `rank-0.log` and so on, and `launcher.log`. It is made. Files
@@ -75,13 +77,16 @@ class RankOutput:
         OSError: the folder cannot be made, or nothing can be written there.
     """
 
-    def __init__(self, folder, say):
+    def __init__(self, folder: str, say: Callable[[str], None]) -> None:
         self._folder, self._say = folder, say
-        self._files, self._lock, self._threads, self._gone = {}, threading.Lock(), [], []
+        self._files: Optional[Dict[Optional[int], BinaryIO]] = {}
+        self._lock = threading.Lock()
+        self._threads: List[threading.Thread] = []
+        self._gone: List[Any] = []
         os.makedirs(folder, exist_ok=True)
-        self._file(None)
+        self._file(self._files, None)
 
-    def read(self, process, words):
+    def read(self, process: 'subprocess.Popen[bytes]', words: Sequence[str]) -> None:
         """Begins to read what a process prints, given the words of its command."""
         self._write(None, b'started: ' + ' '.join(words).encode('utf-8', 'replace'))
         self._threads = [
@@ -91,13 +96,14 @@ class RankOutput:
         for thread in self._threads:
             thread.start()
 
-    def finish(self):
+    def finish(self) -> None:
         """Waits until all is read of a process that has ended."""
         for thread in self._threads:
             thread.join(_END_SECONDS)
 
-    def _read(self, source, shown):
-        screens, rest = {}, b''
+    def _read(self, source: Any, shown: Any) -> None:
+        screens: Dict[Optional[int], Screen] = {}
+        rest = b''
         on_terminal = shown.isatty()
         for chunk in iter(lambda: source.read1(65536), b''):
             pieces = (rest + chunk).splitlines(True)
@@ -107,7 +113,9 @@ class RankOutput:
         if rest:
             self._take(rest, screens, shown, on_terminal)
 
-    def _take(self, piece, screens, shown, on_terminal):
+    def _take(
+        self, piece: bytes, screens: Dict[Optional[int], Screen], shown: Any, on_terminal: bool
+    ) -> None:
         rank, text = rank_and_text(piece)
         line = screens.setdefault(rank, Screen()).take(text)
         if line == _LEFT_OUT:
@@ -123,7 +131,7 @@ class RankOutput:
             elif line is not None:
                 self._show(shown, line + b'\n')
 
-    def _show(self, shown, text):
+    def _show(self, shown: Any, text: bytes) -> None:
         if shown in self._gone or not text:
             return
         try:
@@ -133,25 +141,25 @@ class RankOutput:
             # As of `| head`: the files go on.
             self._gone.append(shown)
 
-    def _write(self, rank, line):
-        """Writes a line to the file of a rank, after the time and the rank."""
+    def _write(self, rank: Optional[int], line: bytes) -> None:
+        """Writes a line to the file of a worker, after the time and the rank."""
         if self._files is None:
             return
         now = datetime.datetime.now().isoformat(' ', 'milliseconds')
         name = 'launcher' if rank is None else str(rank)
         try:
-            file = self._file(rank)
+            file = self._file(self._files, rank)
             file.write(('%s [%s] ' % (now, name)).encode('ascii') + line + b'\n')
             file.flush()
         except OSError as error:
             self._files = None
             self._say(
-                'the output of the ranks is not written any more, because of %s; the job goes on.'
+                'the output of the workers is not written any more, because of %s; the job goes on.'
                 % error
             )
 
-    def _file(self, rank):
-        if rank not in self._files:
+    def _file(self, files: Dict[Optional[int], BinaryIO], rank: Optional[int]) -> BinaryIO:
+        if rank not in files:
             name = 'launcher.log' if rank is None else 'rank-%d.log' % rank
-            self._files[rank] = open(os.path.join(self._folder, name), 'ab')
-        return self._files[rank]
+            files[rank] = open(os.path.join(self._folder, name), 'ab')
+        return files[rank]

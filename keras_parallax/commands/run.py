@@ -6,20 +6,21 @@ import os
 import signal
 import subprocess
 import time
+from typing import IO, Any, Callable, List, Mapping, Optional, Sequence, Tuple
 
 import click
 import psutil
 
-from keras_parallax.commands import rank_output, resources
+from keras_parallax.commands import host_files, launcher_path, rank_output
 
-#: Environment variable that tells the ranks how often their job has been restarted: `0`, `1`, ...
+#: Environment variable that tells the workers how often their job has been restarted: `0`, `1`, ...
 RESTARTS_VARIABLE = 'KERAS_PARALLAX_RESTARTS'
 
 _LONGEST_DELAY_SECONDS = 300
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PR_SET_PDEATHSIG = 1
 
-#: What `horovodrun` has in the command of each rank, and the programs to which it may leave that.
+#: What `horovodrun` has in the command of each worker, and the programs to which it may leave that.
 _RANK, _STARTERS = 'HOROVOD_RANK=', {'mpirun', 'jsrun'}
 
 STARTING, STARTED, UNKNOWN = 'starting', 'started', 'unknown'
@@ -29,16 +30,16 @@ _LOOK_SECONDS = 0.5
 _END_SECONDS = 15
 
 
-def delay(restart, first):
+def delay(restart: int, first: float) -> float:
     """Seconds to wait before restart 1, 2, ...: each time twice as long, at most 300."""
     return min(first * 2.0 ** (restart - 1), _LONGEST_DELAY_SECONDS)
 
 
-def stage(commands):
+def stage(commands: Sequence[Sequence[str]]) -> str:
     """How far a launcher has come, given the commands, lists of words, that it consists of.
 
-    `STARTED` if there is a rank, `STARTING` if there is only `horovodrun`, otherwise `UNKNOWN`: it
-    may be any command.
+    `STARTED` if there is a worker, `STARTING` if there is only `horovodrun`, otherwise `UNKNOWN`:
+    it may be any command.
     """
     names = {os.path.basename(word) for words in commands for word in words[:2]}
     if names & _STARTERS or any(_RANK in word for words in commands for word in words):
@@ -46,7 +47,7 @@ def stage(commands):
     return STARTING if 'horovodrun' in names else UNKNOWN
 
 
-def _commands(process):
+def _commands(process: psutil.Process) -> List[List[str]]:
     """The commands of a process and of all that it has started."""
     commands = []
     with contextlib.suppress(psutil.Error):  # It ends.
@@ -63,26 +64,37 @@ class Runner:
         environ: its environment, a mapping.
         max_restarts: how often it is started anew.
         backoff: seconds before the first restart.
-        start_limit: seconds in which `horovodrun` must have started a rank; 0 for any time.
+        start_limit: seconds in which `horovodrun` must have started a worker; 0 for any time.
         say: function that takes a sentence for the user.
         output: the `RankOutput` that reads what it prints, or `None`.
     """
 
-    def __init__(self, command, environ, max_restarts, backoff, start_limit, say, output=None):
+    def __init__(
+        self,
+        command: List[str],
+        environ: Mapping[str, str],
+        max_restarts: int,
+        backoff: float,
+        start_limit: float,
+        say: Callable[[str], None],
+        output: Optional[rank_output.RankOutput] = None,
+    ) -> None:
         self._command, self._environ = command, environ
         self._max_restarts, self._backoff = max_restarts, backoff
         self._start_limit, self._say = start_limit, say
         self._output = output
-        self._process = self._signal = None
+        self._process: Optional[subprocess.Popen] = None
+        self._signal: Optional[int] = None
 
-    def run(self):
+    def run(self) -> int:
         """Runs the command, and again if it fails; returns the exit code of the last attempt.
 
         That is 128 + n if signal n ended it.
         """
         for number in _FORWARDED:
             signal.signal(number, self._forward)
-        for restart in range(self._max_restarts + 1):
+        restart = 0
+        while True:
             code, seconds = self._attempt(restart)
             if code == 0:
                 if restart:
@@ -100,22 +112,24 @@ class Runner:
             self._say(
                 '%s; restart %d of %d in %g s.' % (ended, restart + 1, self._max_restarts, wait)
             )
-            if self._interrupted_within(wait):
-                name = signal.Signals(self._signal).name
+            came = self._signal_within(wait)
+            if came is not None:
+                name = signal.Signals(came).name
                 self._say('%s; the job is not restarted.' % name)
                 return code
+            restart += 1
 
-    def _attempt(self, restart):
+    def _attempt(self, restart: int) -> Tuple[int, float]:
         environ = dict(self._environ, **{RESTARTS_VARIABLE: str(restart)})
         prctl = ctypes.CDLL(None).prctl
 
-        def end_with_parent():
+        def end_with_parent() -> None:
             prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
         began = time.monotonic()
         # In a session of its own, so that Ctrl-C in a terminal comes here first, and only once.
         pipe = subprocess.PIPE if self._output is not None else None
-        self._process = subprocess.Popen(
+        process = self._process = subprocess.Popen(
             self._command,
             env=environ,
             start_new_session=True,
@@ -124,54 +138,63 @@ class Runner:
             stderr=pipe,
         )
         if self._output is not None:
-            self._output.read(self._process, self._command)
+            self._output.read(process, self._command)
         if self._signal is not None:
-            self._process.send_signal(self._signal)
-        if self._start_limit and not self._starts(began + self._start_limit):
+            process.send_signal(self._signal)
+        if self._start_limit and not self._starts(process, began + self._start_limit):
             self._say(
-                'horovodrun has started no rank within %g s; it is ended.' % self._start_limit
+                'horovodrun has started no worker within %g s; it is ended.' % self._start_limit
             )
-            self._end()
-        code = self._process.wait()
+            self._end(process)
+        code = process.wait()
         if self._output is not None:
             self._output.finish()
         return (code if code >= 0 else 128 - code), time.monotonic() - began
 
-    def _starts(self, deadline):
-        """Whether the launcher starts a rank, or ends, before a time.
+    def _starts(self, process: subprocess.Popen, deadline: float) -> bool:
+        """Whether the launcher starts a worker, or ends, before a time.
 
         Horovod 0.19.5 forks a process that loads TensorFlow, just after threads of its own have
         ended, and waits for it for ever: once in some hundred launches, it hangs.
         """
-        launcher = psutil.Process(self._process.pid)
-        while self._process.poll() is None:
+        launcher = psutil.Process(process.pid)
+        while process.poll() is None:
             reached = stage(_commands(launcher))
             if reached == STARTED or time.monotonic() > deadline:
                 return reached != STARTING
             time.sleep(_LOOK_SECONDS)
         return True
 
-    def _end(self):
-        self._process.terminate()
+    def _end(self, process: subprocess.Popen) -> None:
+        process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_END_SECONDS)
+            process.wait(_END_SECONDS)
         # What it has forked may hang as well; it is in the launcher's session.
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+            os.killpg(process.pid, signal.SIGKILL)
 
-    def _forward(self, number, frame):
+    def _forward(self, number: int, frame: Any) -> None:
         self._signal = number
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(number)
 
-    def _interrupted_within(self, seconds):
+    def _signal_within(self, seconds: float) -> Optional[int]:
+        """The signal that comes within some seconds, or `None`."""
         end = time.monotonic() + seconds
         while self._signal is None and time.monotonic() < end:
             time.sleep(0.1)
-        return self._signal is not None
+        return self._signal
 
 
-def _say(sentence):
+def _not_started(word: str, error: OSError) -> str:
+    """What to say of a launcher that is not there."""
+    problem = launcher_path.problem(launcher_path.found(), launcher_path.beside())
+    if word != launcher_path.NAME or problem is None:
+        return '%s could not be started: %s.' % (word, error)
+    return '%s could not be started: %s %s' % (word, *problem)
+
+
+def _say(sentence: str) -> None:
     click.echo('keras-parallax run: ' + sentence, err=True)
 
 
@@ -191,16 +214,24 @@ def _say(sentence):
 )  # fmt: skip
 @click.option(
     '--start-limit', type=click.FloatRange(min=0), default=120, show_default=True,
-    help='Seconds in which horovodrun must have started a rank, or be ended; 0 for any time.',
+    help='Seconds in which horovodrun must have started a worker, or be ended; 0 for any time.',
 )  # fmt: skip
 @click.option(
     '--output', 'folder', type=click.Path(file_okay=False), metavar='DIR',
-    help='Write what each rank prints to a file of its own, with the time and the rank before each '
-    'line, and show what rank 0 prints, without the prefix of the launcher.',
+    help='Write what each worker prints to a file of its own, with the time and the rank before '
+    'each line, and show what rank 0 prints, without the prefix of the launcher.',
 )  # fmt: skip
 @click.argument('launcher', nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_context
-def command(context, file, max_restarts, backoff, start_limit, folder, launcher):
+def command(
+    context: click.Context,
+    file: Optional[IO[str]],
+    max_restarts: int,
+    backoff: float,
+    start_limit: float,
+    folder: Optional[str],
+    launcher: Tuple[str, ...],
+) -> None:
     """Run a job, and start it anew when it fails.
 
     LAUNCHER is the whole command after `--`, for instance
@@ -212,12 +243,12 @@ def command(context, file, max_restarts, backoff, start_limit, folder, launcher)
     words, environ = list(launcher), dict(os.environ)
     if file is not None:
         try:
-            hosts = resources.hosts_of(file.read())
-            words = resources.launcher(hosts, words)
+            hosts = host_files.hosts_of(file.read())
+            words = host_files.launcher(hosts, words)
         except ValueError as error:
             sentence = '%s: %s.' % (file.name, error)
             raise click.BadParameter(sentence, param_hint='--resources') from None
-        environ.update(resources.environ(hosts))
+        environ.update(host_files.environ(hosts))
     output = None
     if folder is not None:
         try:
@@ -228,8 +259,8 @@ def command(context, file, max_restarts, backoff, start_limit, folder, launcher)
     try:
         code = Runner(words, environ, max_restarts, backoff, start_limit, _say, output).run()
         if code and output is not None:
-            _say('what each rank has printed is in %s.' % folder)
+            _say('what each worker has printed is in %s.' % folder)
         context.exit(code)
     except FileNotFoundError as error:
-        _say('%s could not be started: %s.' % (words[0], error))
+        _say(_not_started(words[0], error))
         context.exit(127)

@@ -5,12 +5,13 @@ import signal
 import socket
 import sys
 import time
+from typing import Any, List, Optional
 
 import click
 
 from keras_parallax.compat.tensorflow_api import tf
-from keras_parallax.failures import probe
-from keras_parallax.job.dedicated_servers import JobAssignment, WaitingServer
+from keras_parallax.engine.failures import probe
+from keras_parallax.engine.job.dedicated_servers import JobAssignment, WaitingServer
 
 _PROBE_SECONDS = 1.0
 
@@ -27,14 +28,14 @@ class _EndSignals:
         by: name of the signal that came, or `None`.
     """
 
-    def __init__(self):
-        self.by = None
+    def __init__(self) -> None:
+        self.by: Optional[str] = None
         for number in _SIGNALS:
             signal.signal(number, self._note)
         # They were held back while the process started anew.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
 
-    def _note(self, number, frame):
+    def _note(self, number: int, frame: Any) -> None:
         del frame
         self.by = signal.Signals(number).name
 
@@ -43,7 +44,7 @@ class _EndSignals:
 @click.option('--port', type=click.IntRange(1, 65535), required=True, help='Port to listen on.')
 @click.option('--keep', is_flag=True, help='Wait for the next job when a job is gone.')
 @click.option('--assignment', hidden=True)
-def command(port, keep, assignment):
+def command(port: int, keep: bool, assignment: Optional[str]) -> None:
     """Hold shards for a job whose workers name this server.
 
     The workers' script says ParallaxStrategy(servers=['host:PORT', ...]). The server ends on
@@ -70,11 +71,11 @@ def command(port, keep, assignment):
     os._exit(0)
 
 
-def _say(sentence):
+def _say(sentence: str) -> None:
     click.echo('keras-parallax server: %s' % sentence)
 
 
-def _wait_for_job(port, signals):
+def _wait_for_job(port: int, signals: _EndSignals) -> Optional[str]:
     """Waits for a `JobAssignment`, and returns its text; `None` if told to end."""
     with socket.socket() as test:
         # gRPC would share the port with whoever has it (SO_REUSEPORT).
@@ -91,7 +92,7 @@ def _wait_for_job(port, signals):
     return None
 
 
-def _start_anew(port, keep, signals, arguments):
+def _start_anew(port: int, keep: bool, signals: _EndSignals, arguments: List[str]) -> None:
     """Starts this process anew: another server in one process would need another port."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     if signals.by:
@@ -101,7 +102,7 @@ def _start_anew(port, keep, signals, arguments):
     os.execv(sys.executable, [sys.executable] + words + arguments)
 
 
-def _serve(assignment, signals):
+def _serve(assignment: JobAssignment, signals: _EndSignals) -> None:
     """Serves a job until it is gone, or until told to end."""
     server = tf.train.Server(
         tf.train.ClusterSpec(assignment.cluster), assignment.job, assignment.task
@@ -119,7 +120,7 @@ def _serve(assignment, signals):
     del server
 
 
-def _best_answer(workers):
+def _best_answer(workers: List[str]) -> str:
     """`ANSWERS` if a worker does, else `SILENT` if one may be alive, else `GONE`."""
     worst = probe.GONE
     for number, address in enumerate(list(workers)):

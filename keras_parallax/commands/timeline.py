@@ -2,12 +2,13 @@
 
 import json
 import os
+from typing import Any, List, Optional, Sequence, Tuple
 
 import click
 
 from keras_parallax.errors import ParallaxError, ProfileError
-from keras_parallax.profiles import critical_path, page
-from keras_parallax.profiles import trace as traces
+from keras_parallax.observing import critical_path, trace_page
+from keras_parallax.observing import trace as traces
 
 #: Inches of a picture: across, and for each row.
 _ACROSS, _ROW = 11, 0.2
@@ -18,7 +19,9 @@ _ACROSS, _ROW = 11, 0.2
 @click.option('--png', type=click.Path(dir_okay=False), help='The picture of one step.')
 @click.option('--html', type=click.Path(dir_okay=False), help='A page that needs no network.')
 @click.option('--step', type=int, help='The step of the picture; the one of median length if none.')
-def command(paths, png, html, step):
+def command(
+    paths: Tuple[str, ...], png: Optional[str], html: Optional[str], step: Optional[int]
+) -> None:
     """Show what the steps in TRACEs of kp.callbacks.Profile waited for.
 
     TRACE is a file, or the directory that Profile was given. Several of one job are put together.
@@ -29,7 +32,7 @@ def command(paths, png, html, step):
         found = critical_path.paths_of(trace)
         chosen = _chosen(found, step)
         if html is not None:
-            _write(html, page.to_html(trace).encode('utf-8'))
+            _write(html, trace_page.to_html(trace).encode('utf-8'))
         if png is not None:
             draw(trace, chosen, png)
     except ParallaxError as error:
@@ -40,13 +43,13 @@ def command(paths, png, html, step):
         click.echo(line)
 
 
-def read(paths):
+def read(paths: Sequence[str]) -> traces.Trace:
     """The `trace.Trace` of files and directories, all of one job."""
     files = [file for path in paths for file in _files(path)]
     return traces.merged([traces.from_chrome(_data(file), file) for file in files], files)
 
 
-def _files(path):
+def _files(path: str) -> List[str]:
     if not os.path.isdir(path):
         return [path]
     names = sorted(os.listdir(path))
@@ -56,7 +59,7 @@ def _files(path):
     return [os.path.join(path, name) for name in files]
 
 
-def _data(path):
+def _data(path: str) -> Any:
     try:
         with open(path, encoding='utf-8') as file:
             return json.load(file)
@@ -66,7 +69,7 @@ def _data(path):
         raise ProfileError('%s is no JSON: %s.' % (path, error)) from error
 
 
-def _chosen(found, step):
+def _chosen(found: Sequence[Any], step: Optional[int]) -> Any:
     if step is None:
         return sorted(found, key=lambda path: path.end - path.begin)[len(found) // 2]
     for path in found:
@@ -76,28 +79,30 @@ def _chosen(found, step):
     raise ProfileError('There is no step %d in the traces, which have %s.' % (step, numbers))
 
 
-def _write(path, content):
+def _write(path: str, content: bytes) -> None:
     with open(path, 'wb') as file:
         file.write(content)
 
 
-def draw(trace, path, file):
-    """Draws a step into a PNG: a row for each rank and phase, and the longest chain."""
+def draw(trace: traces.Trace, path: Any, file: str) -> None:
+    """Draws a step into a PNG: a row for each worker and phase, and the longest chain."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ProfileError('A picture needs matplotlib: pip install matplotlib.') from error
-    rows = page.rows_of(trace, path)
+    rows = trace_page.rows_of(trace, path)
     figure = Figure(figsize=(_ACROSS, 1 + _ROW * len(rows)))
     FigureCanvasAgg(figure)
     axes = figure.add_subplot(1, 1, 1)
-    least = (path.end - path.begin) / 1e3 / page.WIDTH
+    least = (path.end - path.begin) / 1e3 / trace_page.WIDTH
     for place, row in enumerate(rows):
         for bar in row.bars:
             length = max(least, (bar.end - bar.begin) / 1e3)
             axes.broken_barh(
-                [(bar.begin / 1e3, length)], (place - 0.4, 0.8), facecolors=page.COLOURS[bar.phase]
+                [(bar.begin / 1e3, length)],
+                (place - 0.4, 0.8),
+                facecolors=trace_page.COLOURS[bar.phase],
             )
     axes.set_yticks(range(len(rows)))
     axes.set_yticklabels(['rank %d, %s' % (row.rank, row.name) for row in rows], fontsize=7)

@@ -7,14 +7,15 @@ nothing is found there.
 """
 
 import contextlib
-from typing import List, NamedTuple
+from typing import AbstractSet, Any, Dict, Iterator, List, NamedTuple, Optional
 
 from keras_parallax.compat import graph_queries, tensorflow_api
 from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.framework_types import Graph, Operation, Tensor, Variable
 
 #: Operations that put out what they are given, or some of it, or of several one: from types to the
 #: inputs that it comes from.
-_SELECTIONS = {
+_SELECTIONS: Dict[str, Any] = {
     'Cast': [0], 'ConcatV2': slice(0, -1), 'Enter': [0], 'Exit': [0], 'ExpandDims': [0],
     'Gather': [0], 'GatherNd': [0], 'GatherV2': [0], 'Identity': [0], 'Merge': slice(None),
     'NextIteration': [0], 'Pack': slice(None), 'Reshape': [0], 'ReverseV2': [0],
@@ -45,12 +46,12 @@ class InnerLookup(NamedTuple):
     sources: List[tf.Tensor]
 
 
-def is_entered(variable):
+def is_entered(variable: Variable) -> bool:
     """Whether a loop or a branch reads a variable."""
     return any(read.type in graph_queries.ENTRANCES for read in graph_queries.reads(variable).whole)
 
 
-def inner_lookups(variable, members):
+def inner_lookups(variable: Variable, members: AbstractSet[Operation]) -> List[InnerLookup]:
     """The lookups of a variable in loops and branches, if that is all that they read of it.
 
     Args:
@@ -84,7 +85,7 @@ def inner_lookups(variable, members):
     return sorted(unique.values(), key=lambda lookup: tensorflow_api.operation_id(lookup.operation))
 
 
-def selected_from(tensor):
+def selected_from(tensor: Tensor) -> Optional[List[Tensor]]:
     """Tensors outside of any loop and branch among whose entries those of a tensor within are.
 
     Returns `None` if what is within computes its entries.
@@ -121,14 +122,14 @@ def selected_from(tensor):
 
 
 @contextlib.contextmanager
-def outside(graph):
+def outside(graph: Graph) -> Iterator[None]:
     """While open, operations are made outside of any loop and branch, waiting for nothing."""
     with graph.as_default(), tf.control_dependencies(None):
         yield
 
 
 @contextlib.contextmanager
-def inside(operation):
+def inside(operation: Operation) -> Iterator[None]:
     """While open, operations are made in the loop or branch of another, on its device."""
     context = operation._get_control_flow_context()
     with operation.graph.as_default(), tf.device(operation.device):

@@ -8,15 +8,18 @@ would call it.
 
 import contextlib
 import functools
+import weakref
+from typing import Any, Callable, Iterator, Set, Tuple
 
 import numpy as np
 
-from keras_parallax.compat import function_graphs, patches
-from keras_parallax.compat.stack import generation
+from keras_parallax.compat import function_graphs, patches, tensorflow_api
+from keras_parallax.compat.installed_frameworks import generation
 from keras_parallax.compat.tensorflow_api import VARIABLES, tf
+from keras_parallax.framework_types import Graph, Tensor
 
 
-def install(is_wanted):
+def install(is_wanted: Callable[[Graph], bool]) -> None:
     """Has functions that look up rows be run where they are called.
 
     Args:
@@ -30,16 +33,19 @@ def install(is_wanted):
         )
 
 
-def _function_call_of(is_wanted, original):
+def _function_call_of(
+    is_wanted: Callable[[Graph], bool], original: Callable[..., Any]
+) -> Callable[..., Any]:
     """What a `tf.function` does when it is called: run its Python, or what `original` does."""
 
-    def call(self, *arguments, **named):
+    def call(self: Any, *arguments: Any, **named: Any) -> Any:
         graph, given = tf.get_default_graph(), (arguments, named)
         if is_wanted(graph):
             concrete = generation.concrete_function_of(self, *given)
             traced, definition = concrete.graph, concrete.function_def
             is_open = _is_within(graph) or function_graphs.looks_up(traced, _INSIDES)
             if _can_be_run(self, traced, definition, given, is_open, graph):
+                _looked_up_in_loops.setdefault(graph, set()).update(_names_in_loops(traced, given))
                 with _loops(is_open), _effects(traced, graph) as result_of:
                     return _results_of(self, given, result_of)
         return original(self, *arguments, **named)
@@ -47,16 +53,47 @@ def _function_call_of(is_wanted, original):
     return call
 
 
+#: The names of the handles of variables that functions look up in loops, for each graph that calls
+#: the functions. An operation in place of its name would keep the graph alive.
+_looked_up_in_loops: Any = weakref.WeakKeyDictionary()
+
+
+def has_tensor_gradient(variable: Any) -> bool:
+    """Whether the gradient of a looked-up variable is a tensor in plain Keras.
+
+    The gradient of a loop in a `tf.function` is a tensor. The functions that are run in the graph
+    use TensorFlow 1's loops instead, whose gradients are `IndexedSlices`.
+    """
+    handle = tensorflow_api.storage(variable)
+    return handle.op.name in _looked_up_in_loops.get(handle.graph, ())
+
+
+def _names_in_loops(traced: Any, given: Tuple[Any, Any]) -> Set[str]:
+    """The names of the handles of variables that a function looks up in its loops."""
+    places = function_graphs.looked_up_in_loops(traced)
+    outer = {place: handle for handle, place in traced.captures}
+    arguments = [
+        one.handle
+        for one in tf.nest.flatten(given, expand_composites=True)
+        if isinstance(one, VARIABLES) and hasattr(one, 'handle')
+    ]
+    others = [place for place in traced.inputs if place.dtype == tf.resource and place not in outer]
+    outer.update(zip(others, arguments))
+    return {outer[place].op.name for place in places if place in outer}
+
+
 #: What is a graph of its own, but for TensorFlow 1's loops and branches.
 _INSIDES = (function_graphs.LOOP, function_graphs.BRANCH)
 
 
-def _is_within(graph):
+def _is_within(graph: Graph) -> bool:
     """Whether operations that a graph gets next are in a loop or a branch of it."""
     return graph._get_control_flow_context() is not None
 
 
-def _can_be_run(function, traced, definition, given, is_open, graph):
+def _can_be_run(
+    function: Any, traced: Graph, definition: Any, given: Any, is_open: bool, graph: Graph
+) -> bool:
     """Whether the Python of a function that looks up rows can be run where it would be called.
 
     Args:
@@ -79,17 +116,17 @@ def _can_be_run(function, traced, definition, given, is_open, graph):
     )
 
 
-def _has_unreadable_branches(traced):
+def _has_unreadable_branches(traced: Graph) -> bool:
     is_asked = not generation.BRANCHES_IN_LOOPS_READ
     return is_asked and function_graphs.reads_in_branches_of_loops(traced)
 
 
-def _are_tensors(given):
+def _are_tensors(given: Any) -> bool:
     return all(map(tf.is_tensor, tf.nest.flatten(given, expand_composites=True)))
 
 
 @contextlib.contextmanager
-def _loops(are_open):
+def _loops(are_open: bool) -> Iterator[None]:
     """While open, loops and branches that are made are the graph's own, or functions."""
     if are_open or tf.control_flow_v2_enabled():
         yield
@@ -102,7 +139,7 @@ def _loops(are_open):
 
 
 @contextlib.contextmanager
-def _effects(traced, graph):
+def _effects(traced: Graph, graph: Graph) -> Iterator[Callable[[Tensor], Any]]:
     """While open, what has effects is made to run before the results.
 
     Yields:
@@ -120,7 +157,7 @@ def _effects(traced, graph):
         yield dependencies.mark_as_return
 
 
-def _results_of(function, given, result_of):
+def _results_of(function: Any, given: Any, result_of: Callable[[Tensor], Any]) -> Any:
     """Runs a function's Python, and returns what a call of the function returns."""
     with tf.name_scope('function'):
         arguments, named = tf.nest.map_structure(_as_argument, given)
@@ -132,7 +169,7 @@ def _results_of(function, given, result_of):
         )
 
 
-def _as_argument(given):
+def _as_argument(given: Any) -> Any:
     """What the Python of a function sees of an argument."""
     # A number of Python is part of the trace.
     if isinstance(given, (np.ndarray, np.generic)):
@@ -142,10 +179,10 @@ def _as_argument(given):
     return tf.nest.map_structure(_as_another, given, expand_composites=True)
 
 
-def _as_another(tensor):
+def _as_another(tensor: Any) -> Any:
     """The same values, of which Keras does not know a mask: it does not see into a function."""
     return tensor if isinstance(tensor, tf.TensorArray) else tf.identity(tensor)
 
 
-def _as_tensor(result):
+def _as_tensor(result: Any) -> Any:
     return result if isinstance(result, tf.TensorArray) else tf.convert_to_tensor(result)

@@ -3,23 +3,29 @@
 `tensorflow_api` hands it on.
 """
 
+from typing import AbstractSet, Any, Callable, List, Optional
+
 from tensorflow.python.ops import gen_dataset_ops as dataset_ops  # noqa: F401 - for all
 from tensorflow.python.ops import gen_io_ops as io_ops  # noqa: F401
 from tensorflow.python.ops import gen_lookup_ops as lookup_ops  # noqa: F401
 from tensorflow.python.ops import inplace_ops as _inplace_ops
 
+from keras_parallax.framework_types import Graph, Operation, Tensor
 
-def consumers(tensor):
+
+def consumers(tensor: Tensor) -> List[Operation]:
     """The operations that read a tensor, a list of its own: once for each input."""
     return tensor.consumers()
 
 
-def op_def(operation):
+def op_def(operation: Operation) -> Any:
     """What is known of all operations of an operation's type: an `OpDef`."""
     return operation.op_def
 
 
-def control_outputs(graph, among):
+def control_outputs(
+    graph: Graph, among: Optional[AbstractSet[Operation]]
+) -> Callable[[Operation], List[Operation]]:
     """A function from an operation to those that wait for it.
 
     Args:
@@ -30,7 +36,7 @@ def control_outputs(graph, among):
     return lambda operation: operation._control_outputs
 
 
-def remove_control_inputs(operation):
+def remove_control_inputs(operation: Operation) -> None:
     """Makes an operation wait for nothing.
 
     A session that has already run the operation does not see the change: open a new one.
@@ -38,7 +44,7 @@ def remove_control_inputs(operation):
     operation._remove_all_control_inputs()
 
 
-def no_new_operations(graph):
+def no_new_operations(graph: Graph) -> Any:
     """A context manager: while open, other threads that add operations to a graph wait.
 
     Whoever is inside adds none either. TF 1.11 has it for the moment in which a session learns what
@@ -47,7 +53,7 @@ def no_new_operations(graph):
     return graph._session_run_lock()
 
 
-def allow_threads(graph):
+def allow_threads(graph: Graph) -> None:
     """Has a graph be built by several threads, from now on.
 
     What is built in one is not of a device, or after an operation, that another one has named for
@@ -56,7 +62,7 @@ def allow_threads(graph):
     graph.switch_to_thread_local()
 
 
-def zeros(shape, dtype):
+def zeros(shape: List[int], dtype: Any) -> Tensor:
     """Zeros that are made where they are placed.
 
     A session makes those of `tf.zeros` itself, on rank 0 for instance, and sends them to the server

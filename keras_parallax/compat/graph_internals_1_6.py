@@ -6,8 +6,11 @@
 import contextlib
 import threading
 import types
+from typing import AbstractSet, Any, Callable, Dict, Iterator, List, Optional
 
 import tensorflow as tf
+
+from keras_parallax.framework_types import Graph, Operation, Tensor
 
 # isort: split
 from tensorflow.python.ops import gen_dataset_ops as _dataset_ops
@@ -15,7 +18,7 @@ from tensorflow.python.ops import gen_io_ops as io_ops  # noqa: F401 - for all
 from tensorflow.python.ops import gen_lookup_ops as _lookup_ops
 
 
-def _public(module, **others):
+def _public(module: Any, **others: Any) -> Any:
     """A module whose functions have no underscore before their names, and others."""
     names = {name[1:]: value for name, value in vars(module).items() if name[:1] == '_' != name[1]}
     copy = types.ModuleType(module.__name__)
@@ -30,7 +33,7 @@ lookup_ops = _public(_lookup_ops)
 dataset_ops = _public(_dataset_ops, iterator_v2=_dataset_ops.iterator)
 
 
-def consumers(tensor):
+def consumers(tensor: Tensor) -> List[Operation]:
     """The operations that read a tensor, a list of its own: once for each input.
 
     What TF 1.6 gives is the list that it goes on with when inputs change (proven by
@@ -39,7 +42,7 @@ def consumers(tensor):
     return list(tensor.consumers())
 
 
-def op_def(operation):
+def op_def(operation: Operation) -> Any:
     """What is known of all operations of an operation's type: an `OpDef`.
 
     TF 1.6 looks it up for some operations only.
@@ -51,7 +54,9 @@ def op_def(operation):
     return operation.graph._registered_ops[operation.type]
 
 
-def control_outputs(graph, among):
+def control_outputs(
+    graph: Graph, among: Optional[AbstractSet[Operation]]
+) -> Callable[[Operation], List[Operation]]:
     """A function from an operation to those that wait for it.
 
     TF 1.6 knows only what an operation waits for.
@@ -60,14 +65,14 @@ def control_outputs(graph, among):
         graph: the graph, which does not change while the function is used.
         among: a set of operations to which the answers may be limited, or `None`.
     """
-    waiting = {}
+    waiting: Dict[Operation, List[Operation]] = {}
     for operation in graph.get_operations() if among is None else among:
         for awaited in operation.control_inputs:
             waiting.setdefault(awaited, []).append(operation)
     return lambda operation: waiting.get(operation, [])
 
 
-def remove_control_inputs(operation):
+def remove_control_inputs(operation: Operation) -> None:
     """Makes an operation wait for nothing.
 
     A session that has already run the operation does not see the change: open a new one.
@@ -79,7 +84,7 @@ def remove_control_inputs(operation):
 
 
 @contextlib.contextmanager
-def no_new_operations(graph):
+def no_new_operations(graph: Graph) -> Iterator[None]:
     """While open, other threads that add operations to a graph wait.
 
     Whoever is inside adds none either.
@@ -88,7 +93,7 @@ def no_new_operations(graph):
         yield
 
 
-def allow_threads(graph):
+def allow_threads(graph: Graph) -> None:
     """Has a graph be asked by several threads, from now on.
 
     In TF 1.6 what one thread builds may be of a device, or after an operation, that another one has
@@ -102,7 +107,7 @@ def allow_threads(graph):
 _LOCK = type(threading.RLock())
 
 
-def zeros(shape, dtype):
+def zeros(shape: List[int], dtype: Any) -> Tensor:
     """Zeros that are made where they are placed.
 
     No session makes them before: none of ours computes constants (`tensorflow_1_6.CONFIG`; proven

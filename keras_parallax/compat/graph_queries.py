@@ -1,9 +1,22 @@
 """Questions to a TensorFlow graph: who reads a variable, and what must wait for whom."""
 
-from typing import List, NamedTuple
+from typing import (
+    AbstractSet,
+    Any,
+    Container,
+    FrozenSet,
+    Iterable,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+)
 
 from keras_parallax.compat import tensorflow_api
 from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.framework_types import Operation, Tensor, Variable
 
 #: Operations that hand a variable's value on unchanged.
 TRANSPARENT = {'Identity', 'ReadVariableOp'}
@@ -47,12 +60,12 @@ class Reads(NamedTuple):
 _NO_REPEATS = '_parallax_no_repeats'
 
 
-def mark_no_repeats(numbers):
+def mark_no_repeats(numbers: Tensor) -> None:
     """Says of a tensor of integers, an operation's only output, that none is in it twice."""
     tensorflow_api.set_string(numbers.op, _NO_REPEATS, 'yes')
 
 
-def has_no_repeats(numbers):
+def has_no_repeats(numbers: Tensor) -> bool:
     """Whether a tensor of integers is known to have none of them twice.
 
     `tf.unique` has made it, or whoever made it has said so.
@@ -64,7 +77,9 @@ def has_no_repeats(numbers):
     return numbers.op.type in ('Unique', 'UniqueV2') and numbers.value_index == 0
 
 
-def ancestors(tensors, leaves=(), by_data=False):
+def ancestors(
+    tensors: Iterable[Any], leaves: Iterable[Operation] = (), by_data: bool = False
+) -> Set[Operation]:
     """The operations that tensors depend on, themselves included.
 
     Args:
@@ -88,7 +103,9 @@ def ancestors(tensors, leaves=(), by_data=False):
     return passed
 
 
-def descendants(operation, among=None):
+def descendants(
+    operation: Operation, among: Optional[AbstractSet[Operation]] = None
+) -> Set[Operation]:
     """The operations that depend on an operation, itself included, as a set.
 
     Args:
@@ -109,7 +126,63 @@ def descendants(operation, among=None):
     return following
 
 
-def descendants_by_data(operations, since):
+#: Beginnings of the types of operations whose values differ from one run to the next.
+_VARYING = ('Placeholder', 'Iterator', 'Queue', 'Reader', 'PyFunc', 'Random', 'TruncatedNormal')
+
+#: Operations on scalars whose value changes in proportion to the sum of their inputs.
+_ADDS = {'Add', 'AddV2', 'AddN', 'Sub', 'Neg', 'Identity', 'Cast', 'Reshape', 'Mean', 'Sum'}
+_SCALES = {'Mul', 'RealDiv', 'Div', 'DivNoNan'}
+
+
+def summands(total: Tensor, whole: Container[Tensor] = ()) -> List[Tensor]:
+    """The scalars of which a scalar is a sum, each with a constant factor; or itself.
+
+    Args:
+        total: a scalar tensor.
+        whole: tensors that are not taken apart.
+
+    Returns:
+        A list of tensors, each once.
+    """
+    found, passed, pending = [], set(), [total]
+    while pending:
+        tensor = pending.pop()
+        if tensor in passed:
+            continue
+        passed.add(tensor)
+        parts = None if tensor in whole else _added(tensor.op)
+        if parts is None:
+            found.append(tensor)
+        else:
+            pending.extend(parts)
+    return found
+
+
+def _added(operation: Operation) -> Optional[List[Tensor]]:
+    """The scalars that an operation adds up, or `None` if it does something else."""
+    inputs = list(operation.inputs)
+    if operation.type in ('Mean', 'Sum', 'Reshape'):
+        inputs = inputs[:1]  # Others are axes, or a shape.
+    if not inputs or any(tensor.shape.ndims != 0 for tensor in inputs):
+        return None
+    if operation.type in _ADDS and all(tensor.dtype.is_floating for tensor in inputs):
+        return inputs
+    if operation.type not in _SCALES:
+        return None
+    fixed = [not _varies(tensor) for tensor in inputs]
+    if operation.type == 'Mul' and fixed[0]:
+        return inputs[1:]
+    return inputs[:1] if fixed[1] else None
+
+
+def _varies(tensor: Tensor) -> bool:
+    """Whether a tensor depends on more than variables and constants."""
+    return any(
+        operation.type.startswith(_VARYING) for operation in ancestors([tensor], by_data=True)
+    )
+
+
+def descendants_by_data(operations: Iterable[Operation], since: int) -> Set[Operation]:
     """The operations that compute with what operations put out, as a set.
 
     Args:
@@ -127,7 +200,7 @@ def descendants_by_data(operations, since):
     return following
 
 
-def reads(variable, among=None):
+def reads(variable: Variable, among: Optional[AbstractSet[Operation]] = None) -> Reads:
     """Finds who reads a variable.
 
     Args:
@@ -142,7 +215,7 @@ def reads(variable, among=None):
     return reads_of(tensorflow_api.storage(variable), among)
 
 
-def reads_of(storage, among=None):
+def reads_of(storage: Tensor, among: Optional[AbstractSet[Operation]] = None) -> Reads:
     """The same for the tensor that a variable is known by to operations."""
     lookups, whole = [], []
     pending = [storage]
@@ -161,7 +234,7 @@ def reads_of(storage, among=None):
     return Reads(sorted(lookups, key=by_age), sorted(whole, key=by_age))
 
 
-def is_lookup(operation, tensor):
+def is_lookup(operation: Operation, tensor: Tensor) -> bool:
     """Whether an operation that reads a tensor gathers rows of it."""
     if operation.type not in _GATHERS or operation.inputs[0] is not tensor:
         return False
@@ -171,7 +244,7 @@ def is_lookup(operation, tensor):
     return axis is not None and int(axis) == 0
 
 
-def after_writes(variables):
+def after_writes(variables: Iterable[Variable]) -> Set[Operation]:
     """The operations that write to variables, and all that depend on them, as a set."""
     writers = set()
     for variable in variables:
@@ -182,12 +255,12 @@ def after_writes(variables):
     return writers
 
 
-def placeholders(tensor):
+def placeholders(tensor: Tensor) -> FrozenSet[Operation]:
     """The placeholders that must be fed to compute a tensor, as a frozenset of operations."""
     return frozenset(op for op in ancestors([tensor]) if op.type.startswith('Placeholder'))
 
 
-def constant_of(tensor):
+def constant_of(tensor: Tensor) -> Optional[float]:
     """The number that all entries of a tensor have, as far as its graph says so; else `None`."""
     operation = tensor.op
     while operation.type in ('Identity', 'Enter'):
@@ -196,16 +269,19 @@ def constant_of(tensor):
         return 0.0
     if operation.type == 'Fill':
         return constant_of(operation.inputs[1])
-    if operation.type == 'AddV2':  # As `keras_optimizers.slots_made_in_place` makes it.
+    if operation.type == 'AddV2':  # As `keras_optimizers.in_place` makes it.
         parts = [constant_of(part) for part in operation.inputs]
-        return None if None in parts else sum(parts)
+        known = [part for part in parts if part is not None]
+        return sum(known) if len(known) == len(parts) else None
     value = tensorflow_api.constant_value(operation.outputs[0])
     if operation.type != 'Const' or value is None or (value != value.flat[0]).any():
         return None
     return float(value.flat[0])
 
 
-def held_back(items, operations):
+def held_back(
+    items: Sequence[Sequence[Any]], operations: Sequence[Operation]
+) -> List[Tuple[Any, ...]]:
     """Has what is sent to other devices wait for operations on this one.
 
     Each edge from one process to another is a message, those that only tell to wait too. If what
@@ -225,7 +301,7 @@ def held_back(items, operations):
         return [(*rest, tf.identity(last)) for *rest, last in items]
 
 
-def as_operations(updates):
+def as_operations(updates: Iterable[Any]) -> List[Operation]:
     """Turns Keras's list of updates (operations, tensors, pairs of variable and value) into ops."""
     return [
         tf.assign(*update).op if isinstance(update, tuple) else getattr(update, 'op', update)
@@ -233,7 +309,7 @@ def as_operations(updates):
     ]
 
 
-def write_after_reads(updates, since):
+def write_after_reads(updates: Iterable[Operation], since: int) -> None:
     """Makes the assignments of a step wait for the reads of their variables in the same step.
 
     Keras 2.2.4 increments `optimizer.iterations` and multiplies `Nadam.m_schedule` in the same run
@@ -250,13 +326,21 @@ def write_after_reads(updates, since):
         if write.type not in WRITES:
             continue
         later = descendants(write)
-        readers = set()
-        pending = [write.inputs[0]]
-        while pending:
-            tensor = pending.pop()
-            for reader in tensorflow_api.consumers(tensor):
-                if reader.type in _SHARES_MEMORY:
-                    pending.extend(reader.outputs)  # Their readers count, too.
-                if reader in recent and reader not in later and reader.type not in WRITES:
-                    readers.add(reader)
+        readers = {
+            reader
+            for reader in memory_readers(write.inputs[0])
+            if reader in recent and reader not in later and reader.type not in WRITES
+        }
         tensorflow_api.add_control_inputs(write, readers)
+
+
+def memory_readers(storage: tf.Tensor) -> Set[tf.Operation]:
+    """The operations that may read the memory of a variable, given the tensor it is known by."""
+    readers: Set[tf.Operation] = set()
+    pending = [storage]
+    while pending:
+        for reader in tensorflow_api.consumers(pending.pop()):
+            if reader.type in _SHARES_MEMORY and reader not in readers:
+                pending.extend(reader.outputs)  # Their readers count, too.
+            readers.add(reader)
+    return readers

@@ -4,10 +4,13 @@ Other processes reach hash tables and locks by their names, on the device where 
 """
 
 import contextlib
+from typing import Any, Dict, Iterator, Sequence, Tuple
 
 from keras_parallax.compat import tensorflow_api
-from keras_parallax.compat.stack import generation, tf
+from keras_parallax.compat.installed_frameworks import generation, tf
+from keras_parallax.compat.keras_api import KerasPackage
 from keras_parallax.errors import PlanError
+from keras_parallax.framework_types import Operation, Tensor, Variable
 
 # isort: split
 from tensorflow.python.ops import gen_resource_variable_ops as _resources
@@ -22,36 +25,36 @@ class Storage:
         dtype: its dtype.
     """
 
-    def __init__(self, tensor, dtype):
+    def __init__(self, tensor: Tensor, dtype: Any) -> None:
         self.tensor, self._dtype = tensor, dtype
         self._by_handle = tensor.dtype == tf.resource
 
-    def read(self):
+    def read(self) -> Tensor:
         """All of it."""
         if self._by_handle:
             return _resources.read_variable_op(self.tensor, self._dtype)
         return tf.identity(self.tensor)
 
-    def rows(self, rows):
+    def rows(self, rows: Tensor) -> Tensor:
         """Its rows of numbers `[n]`."""
         if self._by_handle:
             return _resources.resource_gather(self.tensor, rows, dtype=self._dtype)
         return tf.gather(self.tensor, rows)
 
-    def write(self, rows, values):
+    def write(self, rows: Tensor, values: Tensor) -> Operation:
         """An operation that writes values `[n, ...]` to rows `[n]`."""
         if self._by_handle:
             return _resources.resource_scatter_update(self.tensor, rows, values)
         return _states.scatter_update(self.tensor, rows, values, use_locking=True).op
 
-    def add(self, rows, values):
+    def add(self, rows: Tensor, values: Tensor) -> Operation:
         """An operation that adds values to rows, as `write` writes them."""
         if self._by_handle:
             return _resources.resource_scatter_add(self.tensor, rows, values)
         return _states.scatter_add(self.tensor, rows, values, use_locking=True).op
 
 
-def require_locks():
+def require_locks() -> None:
     """Looks for the operations of locks that servers hold.
 
     Raises:
@@ -64,7 +67,7 @@ def require_locks():
         )
 
 
-def by_reference(package):
+def by_reference(package: KerasPackage) -> Dict[str, bool]:
     """Arguments of `add_weight` for a variable whose every read is of what it is by then.
 
     A resource is read when a step begins, maybe, and an optimizer of Keras that writes all of it
@@ -77,12 +80,12 @@ def by_reference(package):
     return {'use_resource': False}
 
 
-def storage_of(variable):
+def storage_of(variable: Variable) -> Storage:
     """The `Storage` of a variable."""
     return Storage(tensorflow_api.storage(variable), variable.dtype.base_dtype)
 
 
-def another_name(variable):
+def another_name(variable: Variable) -> Storage:
     """The same, by another operation that stands for it.
 
     Who asks for what reads or writes the variable does not find what is done with this. It belongs
@@ -102,7 +105,7 @@ def another_name(variable):
     return Storage(make(**named), dtype)
 
 
-def mutex(name):
+def mutex(name: str) -> Tensor:
     """The handle of a lock that processes share by its name, on the device where it lies."""
     return _resources.mutex_v2(shared_name=name, name=name)
 
@@ -114,17 +117,17 @@ class Lock:
         released: an operation that runs when it is held no more.
     """
 
-    def __init__(self, held):
+    def __init__(self, held: Tensor) -> None:
         self._held, self.released = held, None
 
-    def hold_until(self, operations):
+    def hold_until(self, operations: Sequence[Operation]) -> None:
         """Holds it until some operations have run."""
         with tf.control_dependencies(operations):
             self.released = _resources.consume_mutex_lock(self._held)
 
 
 @contextlib.contextmanager
-def locked(mutex, after=()):
+def locked(mutex: Tensor, after: Sequence[Operation] = ()) -> Iterator[Lock]:
     """Builds what runs while a lock is held; gives the `Lock`.
 
     A step that breaks off gives the lock back.
@@ -146,21 +149,21 @@ class HashTable:
         name: its name, by which processes share it.
     """
 
-    def __init__(self, name):
+    def __init__(self, name: str) -> None:
         self._handle = tensorflow_api.lookup_ops.mutable_hash_table_v2(
             tf.int64, tf.int64, shared_name=name, name=name
         )
 
-    def find(self, keys, none):
+    def find(self, keys: Tensor, none: int) -> Tensor:
         """The values of keys `[n]`; `none` for each that has none."""
         none = tf.constant(none, tf.int64)
         return tensorflow_api.lookup_ops.lookup_table_find_v2(self._handle, keys, none)
 
-    def insert(self, keys, values):
+    def insert(self, keys: Tensor, values: Tensor) -> Operation:
         """An operation that gives keys `[n]` values `[n]`, all at once."""
         return tensorflow_api.lookup_ops.lookup_table_insert_v2(self._handle, keys, values)
 
-    def all(self):
+    def all(self) -> Tuple[Tensor, Tensor]:
         """All keys, and their values, in any order."""
         exported = tensorflow_api.lookup_ops.lookup_table_export_v2(
             self._handle, tf.int64, tf.int64
@@ -169,10 +172,10 @@ class HashTable:
             column.set_shape([None])
         return exported.keys, exported.values
 
-    def size(self):
+    def size(self) -> Tensor:
         """How many keys there are, a scalar int64."""
         return tensorflow_api.lookup_ops.lookup_table_size_v2(self._handle)
 
-    def replace(self, keys, values):
+    def replace(self, keys: Tensor, values: Tensor) -> Operation:
         """An operation that forgets what there is, and does as `insert`."""
         return tensorflow_api.lookup_ops.lookup_table_import_v2(self._handle, keys, values)

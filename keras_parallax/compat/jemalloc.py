@@ -12,6 +12,7 @@ import ctypes
 import errno
 import functools
 import os
+from typing import Any, Callable, Optional, Tuple
 
 from keras_parallax.compat.tensorflow_api import (
     tf,
@@ -42,25 +43,25 @@ class Jemalloc:
         control: its function `mallctl`.
     """
 
-    def __init__(self, control):
+    def __init__(self, control: Callable[..., int]) -> None:
         self._control = control
 
-    def read(self, name, kind):
+    def read(self, name: str, kind: Any) -> Any:
         """The value of `name`, of a type of `ctypes`."""
         value = kind()
         size = ctypes.c_size_t(ctypes.sizeof(value))
         self._call(name, ctypes.byref(value), ctypes.byref(size), None, 0)
         return value.value
 
-    def write(self, name, value):
+    def write(self, name: str, value: Any) -> None:
         """Gives `name` a value, one of a type of `ctypes`."""
         self._call(name, None, None, ctypes.byref(value), ctypes.sizeof(value))
 
-    def do(self, name):
+    def do(self, name: str) -> None:
         """Does what `name` stands for."""
         self._call(name, None, None, None, 0)
 
-    def _call(self, name, *args):
+    def _call(self, name: str, *args: Any) -> None:
         code = self._control(name.encode(), *args)
         # An arena that no thread has begun yet has nothing to set: EFAULT.
         if code not in (0, errno.EFAULT):
@@ -74,21 +75,21 @@ class FreePages:
     nothing is done.
     """
 
-    def __init__(self):
-        self._calls, self._kept, self._allocator = 0, False, None
+    def __init__(self) -> None:
+        self._calls, self._kept, self._has_allocator = 0, False, False
         control = jemalloc_control()
         if control is None or _SETTING in os.environ.get(_VARIABLE, ''):
             return
         allocator = Jemalloc(control)
         if not allocator.read('config.stats', ctypes.c_bool):
             return
-        self._allocator = allocator
+        self._allocator, self._has_allocator = allocator, True
         self._default = allocator.read('arenas.' + _SETTING, ctypes.c_ssize_t)
         self._arenas = allocator.read('arenas.narenas', ctypes.c_uint)
 
-    def keep(self):
+    def keep(self) -> None:
         """Keeps free pages from now on; called before each step, for the next ones."""
-        if self._allocator is None:
+        if not self._has_allocator:
             return
         if not self._kept:
             # To build a model frees more than any step does.
@@ -101,12 +102,12 @@ class FreePages:
         if free > _FREE_PART * used and not soon:
             self._purge()
 
-    def bound(self):
+    def bound(self) -> None:
         """Gives back what is too much, if pages are kept; called before what is no step."""
         if self._kept:
             self.keep()
 
-    def give_back(self):
+    def give_back(self) -> None:
         """Leaves free pages to jemalloc until the next step; called before rows are moved.
 
         To move rows block by block is to take no more memory than a block, and each arena might
@@ -116,18 +117,19 @@ class FreePages:
             self._set(self._default)
             self._kept = False
 
-    def counts(self):
+    def counts(self) -> Tuple[int, int]:
         """What is free and what is in use, in all arenas, in bytes."""
         self._allocator.write('epoch', ctypes.c_uint64(1))
         page = self._allocator.read('arenas.page', ctypes.c_size_t)
         names = ['stats.arenas.%d.%s' % (self._arenas, name) for name in ('pdirty', 'pactive')]
-        return tuple(page * self._allocator.read(name, ctypes.c_size_t) for name in names)
+        dirty, active = (self._allocator.read(name, ctypes.c_size_t) for name in names)
+        return page * dirty, page * active
 
-    def _purge(self):
+    def _purge(self) -> None:
         self._allocator.do('arena.%d.purge' % self._arenas)
         self._calls = 0
 
-    def _set(self, value):
+    def _set(self, value: int) -> None:
         # For arenas that threads begin later, and for those that there are.
         self._allocator.write('arenas.' + _SETTING, ctypes.c_ssize_t(value))
         for arena in range(self._arenas):
@@ -135,12 +137,12 @@ class FreePages:
 
 
 @functools.lru_cache(maxsize=None)
-def free_pages():
+def free_pages() -> FreePages:
     """The `FreePages` of this process."""
     return FreePages()
 
 
-def jemalloc_control():
+def jemalloc_control() -> Optional[Callable[..., int]]:
     """The function `mallctl` of TensorFlow's allocator, or `None` if that is not jemalloc 4.
 
     It is in the wheels of TF 1.11 for Linux (proven by `tests/unit/compat/test_jemalloc.py`).

@@ -2,18 +2,17 @@
 
 import importlib
 import inspect
+import numbers
 import sys
-from types import ModuleType
-from typing import NamedTuple
+from types import FrameType, ModuleType
+from typing import Any, Callable, ContextManager, Dict, List, NamedTuple, Optional, Sequence, cast
 
-from keras_parallax.compat import patches
-from keras_parallax.compat.stack import generation
-from keras_parallax.compat.tensorflow_api import tf, uncast, value_without_devices
-from keras_parallax.compat.versions import SUPPORTED, require
+from keras_parallax.compat import loaded_keras3, patches
+from keras_parallax.compat.installed_frameworks import generation
+from keras_parallax.compat.supported_versions import SUPPORTED, require
+from keras_parallax.compat.tensorflow_api import constant_value, tf, uncast, value_without_devices
 from keras_parallax.errors import StackError
-
-# isort: split
-from tensorflow.python.framework import tensor_util as _tensor_util
+from keras_parallax.framework_types import Graph, Layer, Model, Optimizer, Session, Tensor, Variable
 
 
 class KerasPackage(NamedTuple):
@@ -36,62 +35,62 @@ class KerasPackage(NamedTuple):
     sums_activity_penalties: bool
 
     @property
-    def backend(self):
+    def backend(self) -> Any:
         """The package's `backend` module."""
         return generation.keras_backend(self.name)
 
     @property
-    def saving(self):
+    def saving(self) -> Any:
         """The module that reads and writes the package's HDF5 files."""
         return generation.keras_saving(self.name)
 
     @property
-    def version(self):
+    def version(self) -> str:
         """The package's version, a string."""
         return generation.keras_version(self.name)
 
-    def write_model(self, model, file, include_optimizer):
+    def write_model(self, model: Model, file: Any, include_optimizer: bool) -> None:
         """Has Keras write a model to an open HDF5 file."""
         generation.keras_writer(self.name)(model, file, include_optimizer=include_optimizer)
 
-    def write_weights(self, model, group):
+    def write_weights(self, model: Model, group: Any) -> None:
         """Has Keras write a model's weights to an open HDF5 group."""
         self.saving.save_weights_to_hdf5_group(group, generation.model_in_file(model))
 
-    def read_weights(self, model, group, by_name, **arguments):
+    def read_weights(self, model: Model, group: Any, by_name: bool, **arguments: Any) -> None:
         """Has Keras set a model's weights to those of an open HDF5 group."""
         name = 'load_weights_from_hdf5_group' + ('_by_name' if by_name else '')
         getattr(self.saving, name)(group, generation.model_in_file(model), **arguments)
 
     @property
-    def network(self):
+    def network(self) -> Any:
         """The base class of its models, which has `save`, `save_weights` and `load_weights`."""
         return self.patched['Network']
 
     @property
-    def optimizer(self):
+    def optimizer(self) -> Any:
         """The base class of its optimizers."""
         return self.patched['Optimizer']
 
     @property
-    def patched(self):
+    def patched(self) -> Dict[str, Any]:
         """Dict from names, as `PATCHES` has them, to the classes whose methods are replaced."""
         return generation.keras_classes(self.name)
 
     @property
-    def tensor_board(self):
+    def tensor_board(self) -> Any:
         """The class of its callback for TensorBoard that knows graphs."""
         return generation.tensor_board(self.name)
 
     @property
-    def may_overwrite(self):
+    def may_overwrite(self) -> Callable[[str], bool]:
         """Function that asks at the terminal whether to overwrite a path."""
         inside = generation.KERAS_PACKAGES[self.name]
         module = importlib.import_module(inside + '.utils.io_utils')
         return module.ask_to_proceed_with_overwrite
 
 
-def keras_package(name):
+def keras_package(name: str) -> KerasPackage:
     """The `KerasPackage` called `'keras'` or `'tf.keras'`; the latter where they are the same.
 
     Raises:
@@ -127,7 +126,7 @@ def keras_package(name):
     return KerasPackage(name, module, layer, is_other, sums)
 
 
-def loaded_keras_packages():
+def loaded_keras_packages() -> List[KerasPackage]:
     """The `KerasPackage`s that there are: the one that always is, and `keras` if it was imported.
 
     Raises:
@@ -141,13 +140,18 @@ def loaded_keras_packages():
     return [keras_package(name) for name in dict.fromkeys(names)]
 
 
-def _is_tensorflows(module):
+def _is_tensorflows(module: ModuleType) -> bool:
     """Whether a module called `keras` is TensorFlow's, after `sys.modules['keras'] = tf.keras`."""
     return module.__name__.split('.')[0] == 'tensorflow'
 
 
-def package_of(thing):
-    """The `KerasPackage` that a layer, a model or an optimizer belongs to, or `None`."""
+def package_of(thing: Any) -> KerasPackage:
+    """The `KerasPackage` of a layer, a model or an optimizer that belongs to one."""
+    return cast(KerasPackage, found_package(thing))
+
+
+def found_package(thing: Any) -> Optional[KerasPackage]:
+    """The `KerasPackage` that something belongs to, or `None`."""
     for cls in type(thing).__mro__:
         name = _name_of_package(cls)
         if name is not None:
@@ -155,18 +159,23 @@ def package_of(thing):
     return None
 
 
-def package_of_tensor(tensor):
+def is_of_layer(tensor: Tensor) -> bool:
+    """Whether a tensor is an output of a layer."""
+    return hasattr(tensor, '_keras_history')
+
+
+def package_of_tensor(tensor: Tensor) -> Optional[KerasPackage]:
     """The `KerasPackage` of the layer that has made a tensor of a model, or `None`."""
     history = getattr(tensor, '_keras_history', None)
-    return package_of(history[0]) if history else None
+    return found_package(history[0]) if history else None
 
 
-def is_of_keras(cls):
+def is_of_keras(cls: Any) -> bool:
     """Whether a class is one of a Keras package's own."""
     return _name_of_package(cls) is not None
 
 
-def _name_of_package(cls):
+def _name_of_package(cls: Any) -> Optional[str]:
     packages = {**generation.KERAS_PACKAGES, **generation.REFUSED_PACKAGES}
     for name, inside in packages.items():
         if (cls.__module__ + '.').startswith(inside + '.'):
@@ -174,7 +183,7 @@ def _name_of_package(cls):
     return None
 
 
-def gradients_by(function):
+def gradients_by(function: Callable[..., Any]) -> ContextManager[None]:
     """While open, `tf.gradients` is `function(tf.gradients, ys=ys, xs=xs, ...)` for all.
 
     Keras and `tf.train.Optimizer` look it up in a module when they call it.
@@ -183,13 +192,13 @@ def gradients_by(function):
     compute = getattr(owners[0], name)
     signature = inspect.signature(compute)
 
-    def stand_in(*args, **kwargs):
+    def stand_in(*args: Any, **kwargs: Any) -> Any:
         return function(compute, **signature.bind(*args, **kwargs).arguments)
 
     return patches.replaced('tf.gradients', owners, stand_in, name)
 
 
-def get_gradients_by(package, function):
+def get_gradients_by(package: KerasPackage, function: Callable[..., Any]) -> ContextManager[None]:
     """While open, `get_gradients` of a package's optimizers is another function.
 
     Args:
@@ -200,13 +209,13 @@ def get_gradients_by(package, function):
     base = package.optimizer
     compute = base.get_gradients
 
-    def get_gradients(self, loss, params):
+    def get_gradients(self: Any, loss: Tensor, params: Any) -> Any:
         return function(compute, self, loss, params)
 
     return patches.replaced('Optimizer.get_gradients', [base], get_gradients)
 
 
-def open_session_of(package, graph):
+def open_session_of(package: KerasPackage, graph: Graph) -> Optional[Session]:
     """The session that a Keras package has open for a graph, or `None`; it never opens one.
 
     `backend.get_session` would open one and initialize every variable.
@@ -215,13 +224,13 @@ def open_session_of(package, graph):
     return session if session is not None and session.graph is graph else None
 
 
-def set_session(package, session):
+def set_session(package: KerasPackage, session: Session) -> None:
     """Has a Keras package use a session, also in threads that have none of their own yet."""
     package.backend.set_session(session)
     generation.share_session(package.name, session)
 
 
-def open_sessions(graph):
+def open_sessions(graph: Graph) -> List[Session]:
     """The sessions that are open for a graph: the default one, and those of the Keras packages.
 
     Returns:
@@ -235,24 +244,27 @@ def open_sessions(graph):
     return list(dict.fromkeys(session for session in sessions if session is not None))
 
 
-def number_in(variable):
-    """The value of a small variable, without initializing any: its initial one if it has none yet.
+def number_in(number: Any) -> Any:
+    """The value of a hyperparameter or another small variable, without initializing any variable.
 
     `backend.get_value` would initialize every variable of the graph, tables among them.
 
     Args:
-        variable: a variable of either kind.
+        number: a variable of either kind, whose initial value counts if it has no other yet, or the
+            Python number that a script has put in its place (`optimizer.momentum = 0.5`).
 
     Returns:
-        An array.
+        An array, or the Python number.
     """
-    graph = variable.graph
+    if isinstance(number, numbers.Number):
+        return number
+    variable, graph = number, number.graph
     for session in open_sessions(graph):
         with graph.as_default():
             if session.run(tf.is_variable_initialized(variable)):
                 return session.run(variable)
-    start = _tensor_util.constant_value(variable.initial_value)
-    return value_without_devices(variable.initial_value) if start is None else start
+    start = variable.initial_value
+    return constant_value(start) if start.op.type == 'Const' else value_without_devices(start)
 
 
 #: The base classes of models that are not served.
@@ -263,24 +275,25 @@ REFUSED_MODELS = generation.REFUSED_MODELS
 callbacks = keras_package(generation.USUAL_KERAS).module.callbacks
 
 
-def track_slots(optimizer):
+def track_slots(optimizer: Optimizer) -> None:
     """Has Keras initialize the slots of an optimizer that stands for a `tf.train.Optimizer`."""
     if isinstance(getattr(optimizer, 'optimizer', None), tf.train.Optimizer):
         generation.track_slots(package_of(optimizer).name, optimizer)
 
 
-def for_graphs(optimizer):
+def for_graphs(optimizer: Optimizer) -> Optimizer:
     """An optimizer, or one that means the same if it is of a kind that builds no graphs."""
-    package = None if isinstance(optimizer, str) else package_of(optimizer)
+    loaded_keras3.check(optimizer)
+    package = None if isinstance(optimizer, str) else found_package(optimizer)
     return optimizer if package is None else generation.for_graphs(package.name, optimizer)
 
 
-def track_variables(package, variables):
+def track_variables(package: KerasPackage, variables: Sequence[Variable]) -> None:
     """Has a Keras package initialize variables of a script's own, as it does its own ones."""
     generation.track_variables(package.name, variables)
 
 
-def variables_in(graph):
+def variables_in(graph: Graph) -> List[Variable]:
     """The variables of a graph, global and local ones and those that Keras alone knows, each once.
 
     Tables with shards are in no collection, but Keras may know them.
@@ -292,28 +305,87 @@ def variables_in(graph):
     return list(dict.fromkeys(known))
 
 
-def trained_weights(model):
+def trained_weights(model: Model) -> List[Variable]:
     """The weights that a compiled model trains, a list; without any if it is not compiled."""
     return list(map(uncast, getattr(model, '_collected_trainable_weights', [])))
 
 
-def make_train_function(model):
+def layers_in(package: KerasPackage, layer: Layer) -> List[Layer]:
+    """A layer and those in it, of models, wrappers and layers of the user's, each once."""
+    layers, pending = {}, [layer]
+    while pending:
+        layer = pending.pop()
+        if id(layer) not in layers:
+            layers[id(layer)] = layer
+            # A layer of the user's may call anything `layers`, the number of them for instance.
+            pending += layer.layers if isinstance(layer, package.network) else []
+            pending += [value for value in vars(layer).values() if isinstance(value, package.layer)]
+    return list(layers.values())
+
+
+def make_train_function(model: Model) -> None:
     """Has a compiled model build its training step, if it has none yet."""
     model._make_train_function()
 
 
-def mark_initialized(variable):
+def ignored_methods(model: Any) -> Dict[str, type]:
+    """The methods by which a model means to train or test in another way, and Keras calls none.
+
+    Returns:
+        A dict from names of methods to the classes that define them.
+    """
+    cls, ignored = type(model), {}
+    of_keras = package_of(model).patched['Model'].__mro__
+    # A model of Keras's own may have the same for graphs (`WideDeepModel`).
+    classes = [one for one in cls.__mro__ if '_make_train_function' not in vars(one)]
+    for name in generation.IGNORED_METHODS:
+        if name in vars(model):
+            ignored[name] = cls
+            continue
+        for one in classes:
+            if one not in of_keras and name in vars(one):
+                ignored.setdefault(name, one)
+    return ignored
+
+
+class RunBeside(NamedTuple):
+    """What Keras runs together with the training step of a model.
+
+    Attributes:
+        fetched: the tensors of metrics that are fetched.
+        updates: what layers and metrics write: operations, tensors, pairs of variable and value.
+    """
+
+    fetched: Sequence[Any] = ()
+    updates: Sequence[Any] = ()
+
+
+def run_beside(model: Any) -> RunBeside:
+    """What Keras runs together with the training step of a compiled model."""
+    if hasattr(model, '_get_training_eval_metrics'):  # From TensorFlow 1.15 on.
+        metrics = model._get_training_eval_metrics()
+        fetched = [one._call_result for one in metrics if hasattr(one, '_call_result')]
+    else:
+        fetched = list(model.metrics_tensors)
+    if package_of(model).name == 'keras':
+        updates = list(model.updates)
+    else:
+        updates = model.get_updates_for(None) + model.get_updates_for(model.inputs)
+    return RunBeside(fetched, updates + list(getattr(model, 'metrics_updates', [])))
+
+
+def mark_initialized(variable: Variable) -> None:
     """Has Keras take a variable for one that has a value, and leave that alone."""
     variable._keras_initialized = True
 
 
-def with_shape(variable, shape):
+def with_shape(variable: Variable, shape: Any) -> Variable:
     """A variable that no backend has made, with the shape that `int_shape` reads off it."""
     variable._keras_shape = tuple(shape)
     return variable
 
 
-def assign_by(variable, assignment, placeholder=None):
+def assign_by(variable: Variable, assignment: Any, placeholder: Optional[Tensor] = None) -> None:
     """Has `set_value` and `batch_set_value` of both packages assign a variable its value our way.
 
     Args:
@@ -325,29 +397,31 @@ def assign_by(variable, assignment, placeholder=None):
     variable._assign_op, variable._assign_placeholder = assignment, placeholder
 
 
-def is_phase_set(package):
+def is_phase_set(package: KerasPackage) -> bool:
     """Whether `set_learning_phase` has said whether this is training, in a `KerasPackage`."""
     return isinstance(package.backend.learning_phase(), int)
 
 
-def forget_assignment(variable):
+def forget_assignment(variable: Variable) -> None:
     """Has `set_value` make anew what it assigns a variable its value by."""
     for cached in ('_assign_placeholder', '_assign_op'):
         variable.__dict__.pop(cached, None)
 
 
-def is_sequence(data):
+def is_sequence(data: Any) -> bool:
     """Whether something is a `keras.utils.Sequence`."""
-    package = package_of(data)
+    package = found_package(data)
     return package is not None and isinstance(data, package.module.utils.Sequence)
 
 
-def gives_batches(data):
+def gives_batches(data: Any) -> bool:
     """Whether Keras takes data for a generator, or a `Sequence`, of batches."""
     return hasattr(data, '__next__') or is_sequence(data)
 
 
-def arguments_by_name(method, model, arguments, named):
+def arguments_by_name(
+    method: Callable[..., Any], model: Model, arguments: Sequence[Any], named: Dict[str, Any]
+) -> Dict[str, Any]:
     """What one of Keras's methods was called with, without the model, all of it by name.
 
     Names are not checked here: Keras still takes some of its earlier versions'.
@@ -369,13 +443,13 @@ def arguments_by_name(method, model, arguments, named):
 _LOOPS = ('fit_loop', 'model_iteration')
 
 
-def order_of_samples():
+def order_of_samples() -> Any:
     """The numbers of the samples in the order of the `fit` that called this, or `None`.
 
     Both Keras packages keep them in a local variable, an array that they shuffle in place (Keras
     2.2.4, TF 1.11; proven by `tests/parallel/test_resuming.py`).
     """
-    frame = sys._getframe()
+    frame: Optional[FrameType] = sys._getframe()
     while frame is not None:
         if frame.f_code.co_name in _LOOPS and 'index_array' in frame.f_locals:
             return frame.f_locals['index_array']

@@ -5,10 +5,13 @@ Keras 2.4 to 2.10 call them `keras.optimizers`, later ones `keras.optimizers.leg
 
 import contextlib
 import importlib
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from keras_parallax.compat import tensorflow_api
-from keras_parallax.compat.stack import generation
+from keras_parallax.compat.installed_frameworks import generation
+from keras_parallax.compat.stand_ins import stand_in
 from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.framework_types import Mixin, Tensor, Variable
 
 #: The base class, or `()` where Keras has none.
 OPTIMIZER_V2 = generation.OPTIMIZER_V2
@@ -19,11 +22,8 @@ LOSS_SCALE_OPTIMIZER = generation.LOSS_SCALE_OPTIMIZER
 #: The modules of Keras's optimizers of the first kind, which make tensors of their gradients.
 MODULES = generation.OPTIMIZER_MODULES
 
-#: Clipping, as an optimizer keeps it: with TensorFlow 1.15 only where there is a bound.
-_BOUNDS = ('_clipnorm', '_clipvalue', '_global_clipnorm', 'clipnorm', 'clipvalue')
 
-
-def is_of_keras_2_3(optimizer):
+def is_of_keras_2_3(optimizer: Any) -> bool:
     """Whether an optimizer that takes tensors has a `learning_rate`, and reads `lr` off it.
 
     Those of Keras 2.2.4 have `lr` itself, and not all list the number of steps.
@@ -31,50 +31,44 @@ def is_of_keras_2_3(optimizer):
     return isinstance(getattr(type(optimizer), 'lr', None), property)
 
 
-def is_known(cls, optimizer, ours):
+def is_known(cls: type, optimizer: Any, ours: Tuple[str, ...]) -> bool:
     """Whether an `OptimizerV2` treats each row of each variable by the formula of Keras, or ours.
 
     Args:
         cls: its class, without our wrapper.
         optimizer: the optimizer, whose functions of a user's own may look at all gradients.
-        ours: what the names of the modules of our own begin with.
+        ours: what the names of the modules of our own begin with, a tuple.
     """
     folder = OPTIMIZER_V2.__module__.rpartition('.')[0] + '.'
     return (
-        cls.__module__.startswith((folder, ours))
+        cls.__module__.startswith((folder, *ours))
         and not getattr(optimizer, 'gradient_transformers', None)
         and getattr(optimizer, 'gradient_aggregator', None) is generation.USUAL_AGGREGATOR
         and not any(callable(getattr(cls, name, None)) for name in vars(optimizer))
     )
 
 
-#: How many slots of a variable's size an `OptimizerV2` of Keras's own keeps, by its class's name.
-_SLOTS = {
-    'SGD': lambda optimizer: int(optimizer._momentum),
-    'RMSprop': lambda optimizer: 1 + int(optimizer._momentum) + int(optimizer.centered),
-    'Adam': lambda optimizer: 3 if optimizer.amsgrad else 2,
-    'Adagrad': lambda optimizer: 1,
-    'Adadelta': lambda optimizer: 2,
-    'Adamax': lambda optimizer: 2,
-    'Nadam': lambda optimizer: 2,
-    'Ftrl': lambda optimizer: 2,
-}
+def has_momentum(optimizer: Any) -> bool:
+    """Whether an SGD or RMSprop of Keras, an `OptimizerV2`, keeps a slot for momentum."""
+    return bool(optimizer._momentum)
 
 
-def slots_of(cls, optimizer):
-    """How many slots of a variable's size an `OptimizerV2` keeps, which is one of Keras's own.
+class Kept(NamedTuple):
+    """The variables that an `OptimizerV2` keeps for some variables.
 
-    Args:
-        cls: its class, without our wrapper.
-        optimizer: the optimizer; it need not have any yet.
-
-    Returns:
-        A number, or `None` if it is not known.
+    Attributes:
+        others: those that belong to none of the variables, `iterations` among them.
+        slots: dict from names of slots to lists of variables, in the order of the variables.
+        order: all in the order of the optimizer's weights in plain Keras, where a slot is a pair of
+            one of the variables and the number of the slot's name.
     """
-    return _SLOTS[cls.__name__](optimizer) if cls.__name__ in _SLOTS else None
+
+    others: List[Variable]
+    slots: Dict[str, List[Variable]]
+    order: List[Any]
 
 
-def kept_by(optimizer, variables):
+def kept_by(optimizer: Any, variables: Sequence[Variable]) -> Optional[Kept]:
     """The variables that an `OptimizerV2` keeps for some variables, whose updates are built.
 
     Args:
@@ -82,10 +76,7 @@ def kept_by(optimizer, variables):
         variables: the variables.
 
     Returns:
-        A triple: a list of those that belong to none of them, `iterations` among them; a dict
-        from names of slots to lists of variables, in order of `variables`; and all in the order of
-        its weights in plain Keras, where a slot is a pair of one of `variables` and the number of
-        its name. `None` if not all have the same slots.
+        `Kept`, or `None` if not all variables have the same slots.
     """
     slots = {}
     of_each = [optimizer._slots.get(key_of(variable), {}) for variable in variables]
@@ -96,7 +87,7 @@ def kept_by(optimizer, variables):
         return None
     are_slots = {id(slot) for of_each in optimizer._slots.values() for slot in of_each.values()}
     others = [weight for weight in optimizer._weights if id(weight) not in are_slots]
-    entries = {}
+    entries: Dict[int, Any] = {}
     for number, of_name in enumerate(slots.values()):
         entries.update((id(slot), (variable, number)) for variable, slot in zip(variables, of_name))
     made = iter(sorted(entries, key=_as_made(optimizer, variables).index))
@@ -105,32 +96,41 @@ def kept_by(optimizer, variables):
         for weight in optimizer._weights
         if id(weight) in entries or id(weight) not in are_slots
     ]
-    return others, slots, order
+    return Kept(others, slots, order)
 
 
-def _as_made(optimizer, variables):
+def _as_made(optimizer: Any, variables: Sequence[Variable]) -> List[int]:
     """The ids of slots in the order in which they are made for variables that have none yet."""
-    slots = []
-
-    def add_slot(variable, name, *args, **kwargs):
-        slots.append(id(optimizer.get_slot(variable, name)))
-        return optimizer.get_slot(variable, name)
-
-    vars(optimizer)['add_slot'] = add_slot
-    try:
-        optimizer._create_slots(variables)
-    finally:
-        del vars(optimizer)['add_slot']
+    slots: List[int] = []
+    stand_in(optimizer, _NotingSlots, type(optimizer), noted=slots)._create_slots(variables)
     made_later = [id(weight) for weight in optimizer._weights if id(weight) not in slots]
     return slots + made_later
 
 
-def inner_of(optimizer):
+class _NotingSlots(Mixin):
+    """The methods of a stand-in that notes the ids of slots instead of making slots."""
+
+    __slots__ = ()
+    noted: List[int] = []
+
+    def add_slot(self, var: Any, slot_name: str, *args: Any, **kwargs: Any) -> Any:
+        """Notes and returns a slot that exists."""
+        slot = self.get_slot(var, slot_name)
+        self.noted.append(id(slot))
+        return slot
+
+
+def make_slots(optimizer: Any, variables: Any) -> None:
+    """Has an `OptimizerV2` make all that it keeps for some variables, if it has not yet."""
+    optimizer._create_all_weights(variables)
+
+
+def inner_of(optimizer: Any) -> Any:
     """The optimizer for which a `LossScaleOptimizer` scales the loss; others themselves."""
     return optimizer._optimizer if isinstance(optimizer, LOSS_SCALE_OPTIMIZER) else optimizer
 
 
-def hyperparameters(optimizer):
+def hyperparameters(optimizer: Any) -> Dict[str, Any]:
     """The rates and counters of an `OptimizerV2`, a dict by attribute; of others an empty one."""
     inner = inner_of(optimizer)
     if not isinstance(inner, OPTIMIZER_V2):
@@ -144,12 +144,17 @@ def hyperparameters(optimizer):
     return found
 
 
-def scope_of(optimizer):
+def scope_of(optimizer: Any) -> str:
     """The name scope in which an `OptimizerV2` makes its slots, within that of the step."""
     return inner_of(optimizer)._name
 
 
-def forget_slots(optimizer, variables):
+def slots_by_name(optimizer: Any, variable: Any) -> Dict[str, Any]:
+    """The slots that an `OptimizerV2` has for a variable, by their names."""
+    return dict(optimizer._slots.get(key_of(variable), {}))
+
+
+def forget_slots(optimizer: Any, variables: Sequence[Variable]) -> None:
     """Has an `OptimizerV2` make new slots for variables that it has updated before.
 
     Args:
@@ -162,59 +167,30 @@ def forget_slots(optimizer, variables):
         optimizer._weights[:] = [one for one in optimizer._weights if id(one) not in gone]
 
 
-@contextlib.contextmanager
-def without_clipping(optimizer):
-    """While open, an `OptimizerV2` clips nothing."""
-    bounds = {name: vars(optimizer)[name] for name in _BOUNDS if name in vars(optimizer)}
-    for name in bounds:
-        if name.startswith('_'):
-            vars(optimizer)[name] = None
-        else:
-            del vars(optimizer)[name]
-    try:
-        yield
-    finally:
-        vars(optimizer).update(bounds)
+def in_place(initializer: Any) -> Any:
+    """An initializer that makes the values of a slot on the slot's device, given Keras's own.
 
-
-@contextlib.contextmanager
-def slots_made_in_place(optimizer):
-    """While open, what a slot of an `OptimizerV2` starts with is made where the slot is.
-
-    A session makes what Keras asks for once and for all, and holds it as long as it lives: as much
-    memory as the slot takes (TF 2.21; proven by `tests/unit/compat/test_jemalloc.py`).
+    With Keras's own, a session keeps the initial value as long as it lives, which takes as much
+    memory as the slot (TF 2.21; proven by `tests/unit/compat/test_jemalloc.py`). Initializers that
+    are not known are returned as they are.
     """
-    make = optimizer.add_slot
-
-    def add_slot(var, slot_name, initializer='zeros', **arguments):
-        return make(var, slot_name, _in_place(initializer), **arguments)
-
-    vars(optimizer)['add_slot'] = add_slot
-    try:
-        yield
-    finally:
-        del vars(optimizer)['add_slot']
-
-
-def _in_place(initializer):
-    """What has the values of an initializer of Keras's own optimizers, as far as it is known."""
     start = 0.0 if initializer == 'zeros' else getattr(initializer, 'value', None)
     if not isinstance(start, float):
         return initializer
 
-    def values(shape, dtype):
+    def values(shape: Any, dtype: Any) -> Tensor:
         zeros = tensorflow_api.zeros(shape.as_list(), dtype)
         return zeros + start if start else zeros
 
     return values
 
 
-def key_of(variable):
+def key_of(variable: Variable) -> Any:
     """What an `OptimizerV2` knows a variable by."""
     return importlib.import_module(OPTIMIZER_V2.__module__)._var_key(variable)
 
 
-def share_steps(optimizer, other):
+def share_steps(optimizer: Any, other: Any) -> None:
     """Has an optimizer count the steps that another one counts."""
     other = inner_of(other)
     if not isinstance(optimizer, OPTIMIZER_V2):
@@ -228,7 +204,7 @@ def share_steps(optimizer, other):
 
 
 @contextlib.contextmanager
-def counted_elsewhere(optimizer):
+def counted_elsewhere(optimizer: Any) -> Iterator[None]:
     """While open, updates of an `OptimizerV2` do not count a step, for another one's do.
 
     Args:

@@ -2,6 +2,9 @@
 
 import importlib.util
 import sys
+from importlib.abc import Loader
+from importlib.machinery import ModuleSpec
+from typing import Any, Callable, Optional, cast
 
 
 class _Finder:
@@ -12,10 +15,10 @@ class _Finder:
         then: function of nothing.
     """
 
-    def __init__(self, name, then):
+    def __init__(self, name: str, then: Callable[[], None]) -> None:
         self._name, self._then = name, then
 
-    def find_spec(self, name, path=None, target=None):
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Optional[ModuleSpec]:
         """As Python calls it: the package's spec, or `None` for what it is not to find."""
         if name != self._name:
             return None
@@ -24,14 +27,14 @@ class _Finder:
         if spec is None or spec.loader is None:
             sys.meta_path.insert(0, self)
             return spec
-        spec.loader = _Loader(spec.loader, self)
+        spec.loader = cast(Loader, _Loader(spec.loader, self))  # It loads as one does.
         return spec
 
-    def loaded(self):
+    def loaded(self) -> None:
         """Called when the package is there."""
         self._then()
 
-    def failed(self):
+    def failed(self) -> None:
         """Called when the package could not be loaded; a script may try again."""
         sys.meta_path.insert(0, self)
 
@@ -39,13 +42,13 @@ class _Finder:
 class _Loader:
     """Loads as another loader does, in whose place it is for that long."""
 
-    def __init__(self, loader, finder):
+    def __init__(self, loader: Any, finder: _Finder) -> None:
         self._loader, self._finder = loader, finder
 
-    def create_module(self, spec):
+    def create_module(self, spec: ModuleSpec) -> Any:
         return self._loader.create_module(spec)
 
-    def exec_module(self, module):
+    def exec_module(self, module: Any) -> None:
         # Whoever asks the module for its loader, to read a file beside it, gets the real one.
         module.__spec__.loader = module.__loader__ = self._loader
         try:
@@ -56,7 +59,7 @@ class _Loader:
         self._finder.loaded()
 
 
-def when_imported(name, then):
+def when_imported(name: str, then: Callable[[], None]) -> None:
     """Has a function called as soon as a package has been imported; at once if it has been.
 
     Args:

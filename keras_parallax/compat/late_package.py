@@ -1,12 +1,14 @@
 """Classes of ours that derive from one of the Keras package that a script uses, whichever it is."""
 
 import functools
+from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional
 
 from keras_parallax.compat import keras_api
 from keras_parallax.errors import PlanError
+from keras_parallax.framework_types import Mixin
 
 
-class LatePackage:
+class LatePackage(Mixin):
     """A class whose base is looked up when an object is made, so that it fits the user's model.
 
     An object of such a class is one of a class of the same name, which derives from it and from the
@@ -16,23 +18,27 @@ class LatePackage:
         base: a function from a `KerasPackage` to a class of it.
     """
 
-    base = staticmethod(lambda package: object)
+    base: Callable[[Any], Any] = staticmethod(lambda package: object)
     #: The `KerasPackage` of a class that has one.
-    _package = None
+    _package: Any = None
 
-    def __new__(cls, *args, keras=None, **kwargs):
-        """Makes an object of the class that derives from the package's."""
-        made = cls if cls._package else class_of(cls, _package_named(keras))
-        # Keras 2.15 looks at the arguments; others do not take them.
-        make = super(LatePackage, made).__new__
-        return make(made) if make is object.__new__ else make(made, *args, **kwargs)
+    if not TYPE_CHECKING:  # A type checker is to see what `__init__` of each class takes.
 
-    def get_config(self):
+        def __new__(cls, *args, keras=None, **kwargs):
+            """Makes an object of the class that derives from the package's."""
+            made = cls if cls._package else class_of(cls, _package_named(keras))
+            # Keras 2.15 looks at the arguments; others do not take them.
+            make = super(LatePackage, made).__new__
+            return make(made) if make is object.__new__ else make(made, *args, **kwargs)
+
+    def get_config(self) -> Dict[str, Any]:
         """The arguments of `__init__`, as Keras writes them to a file."""
         return dict(super().get_config(), keras=self._package.name)
 
     @classmethod
-    def from_config(cls, config, custom_objects=None):
+    def from_config(
+        cls, config: Mapping[str, Any], custom_objects: Optional[Dict[str, Any]] = None
+    ) -> Any:
         """An object made of what `get_config` has returned."""
         config = dict(config)
         if cls._package is not None:
@@ -42,14 +48,14 @@ class LatePackage:
 
 
 @functools.lru_cache(maxsize=None)
-def class_of(cls, package):
+def class_of(cls: Any, package: Any) -> Any:
     """The class of the same name that derives from a `LatePackage` and a `KerasPackage`'s class."""
     bases = (cls, cls.base(package))
     attributes = {'__module__': cls.__module__, '__doc__': cls.__doc__, '_package': package}
     return type(cls.__name__, bases, attributes)
 
 
-def _package_named(name):
+def _package_named(name: Optional[str]) -> keras_api.KerasPackage:
     if name is None:
         return keras_api.loaded_keras_packages()[-1]
     if name not in ('keras', 'tf.keras'):

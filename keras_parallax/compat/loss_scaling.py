@@ -4,9 +4,12 @@ Half precision takes small gradients for 0. So a `LossScaleOptimizer` multiplies
 number, divides the gradients by it, and leaves a step out whose gradients are not finite.
 """
 
+from typing import Any, Callable, List, Sequence
+
 from keras_parallax.compat import keras_optimizers
-from keras_parallax.compat.stack import generation
+from keras_parallax.compat.installed_frameworks import generation
 from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.framework_types import Model, Operation, Optimizer, Tensor
 
 
 class LossScale:
@@ -16,15 +19,17 @@ class LossScale:
         optimizer: the `LossScaleOptimizer`.
     """
 
-    def __init__(self, optimizer):
+    def __init__(self, optimizer: Optimizer) -> None:
         self._optimizer = optimizer
 
     @property
-    def is_dynamic(self):
+    def is_dynamic(self) -> bool:
         """Whether it changes, and steps are left out for it."""
         return self._optimizer.dynamic
 
-    def gradients(self, loss, tensors, parts, **arguments):
+    def gradients(
+        self, loss: Tensor, tensors: Sequence[Tensor], parts: int, **arguments: Any
+    ) -> List[Any]:
         """The gradients of a loss, which are computed of the scaled one.
 
         The loss is a mean, so that a sample of one of several equal parts of a batch has a larger
@@ -46,21 +51,21 @@ class LossScale:
             gradient if gradient is None else _times(gradient, 1 / scale) for gradient in scaled
         ]
 
-    def applied_if_finite(self, total, updated, build):
+    def applied_if_finite(
+        self, total: Tensor, make_slots: Callable[[], None], build: Callable[[], List[Operation]]
+    ) -> List[Operation]:
         """Builds updates that are left out in a step whose gradients are not finite.
 
         Args:
-            total: a scalar that is not finite in such a step, the same on every rank.
-            updated: what is updated, a list of pairs of an optimizer and a list of variables.
+            total: a scalar that is not finite in such a step, the same on every worker.
+            make_slots: function of nothing that makes what the optimizers keep for variables.
             build: function of nothing that builds the updates, a list of operations.
 
         Returns:
             A list of operations, which change the scale, too.
         """
         inner = keras_optimizers.inner_of(self._optimizer)
-        for one, variables in updated:
-            # Not in the branch.
-            keras_optimizers.inner_of(one)._create_all_weights(variables)
+        make_slots()  # Not in the branch.
         changed, is_finite = self._optimizer._loss_scale.update([total])
         applied = tf.cond(
             is_finite,
@@ -70,7 +75,7 @@ class LossScale:
         return [tf.group(applied, changed)]
 
 
-def _times(gradient, factor):
+def _times(gradient: Any, factor: Tensor) -> Any:
     """A gradient times a number, a scalar of single precision."""
     if isinstance(gradient, tf.IndexedSlices):
         values = _times(gradient.values, factor)
@@ -78,7 +83,7 @@ def _times(gradient, factor):
     return gradient * tf.cast(factor, gradient.dtype)
 
 
-def not_finite_if_any(gradients):
+def not_finite_if_any(gradients: Sequence[Any]) -> Tensor:
     """A scalar that is 0 if all gradients are finite, else not a number.
 
     Args:
@@ -89,7 +94,7 @@ def not_finite_if_any(gradients):
     return tf.where(finite, 0.0, float('nan'))
 
 
-def as_compiled(model, optimizer):
+def as_compiled(model: Model, optimizer: Optimizer) -> Optimizer:
     """The optimizer that Keras's `compile` makes of one: where it must, one that scales the loss.
 
     Args:

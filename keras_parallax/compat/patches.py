@@ -8,14 +8,22 @@ watchdog and `keras-parallax server`, do with their processes what they like.
 import contextlib
 import functools
 import inspect
-from typing import NamedTuple
+from typing import Any, Callable, Iterator, NamedTuple, Optional, Sequence, Set, Tuple
+
+from keras_parallax.compat.patched_keras3 import ON_KERAS_3, ON_OBJECTS_OF_KERAS_3
+from keras_parallax.compat.patched_objects import ON_OBJECTS
 
 #: Kinds of patches: a method that is replaced for good, or while a step is built; the class of an
-#: object of theirs; an attribute that is set on one; a hook that the process has once.
+#: object of theirs; an attribute that only we set on one; one of its own that gets another value
+#: (`patched_objects`); a hook that the process has once.
 METHOD, WHILE_OPEN, CLASS, ATTRIBUTE, PROCESS = 'method', 'while open', 'class', 'attribute', 'hook'
+INSTANCE = 'instance'
+#: A method of Keras 3 that is replaced for good.
+OF_KERAS_3 = 'method of Keras 3'
 
 _KERAS = 'Keras 2.2.4, TF 1.11'
 _TENSORFLOW = 'TF 1.11'
+_LATER_KERAS = 'Keras 2.3, 2.15, 2.21, tf.keras of TensorFlow 1.15'
 _HOROVOD = 'Horovod 0.19.5'
 
 
@@ -23,7 +31,8 @@ class Patch(NamedTuple):
     """Something of others that is changed.
 
     Attributes:
-        kind: `METHOD`, `WHILE_OPEN`, `CLASS`, `ATTRIBUTE` or `PROCESS`.
+        kind: `METHOD`, `WHILE_OPEN`, `CLASS`, `ATTRIBUTE`, `INSTANCE`,
+            `OF_KERAS_3` or `PROCESS`.
         target: what is changed. Methods are those of both Keras packages, unless they are `tf`'s.
         why: what there is no other way to do.
         version: the versions that have no other way.
@@ -76,8 +85,15 @@ PATCHES = (
     ),
     Patch(
         METHOD,
+        'Model.train_on_batch',
+        'a batch without samples on one of several workers is refused',
+        _KERAS,
+        'tests/parallel/test_failures.py::test_a_failed_job_ends_and_says_why',
+    ),
+    Patch(
+        METHOD,
         'Model._make_train_function',
-        'a model that would train on each rank alone is refused before its first step',
+        'a model that would train on each worker alone is refused before its first step',
         _KERAS,
         'tests/parallel/test_compiling.py::'
         'test_a_model_of_the_scope_that_is_compiled_after_it_is_refused_before_its_first_step',
@@ -101,7 +117,7 @@ PATCHES = (
     Patch(
         METHOD,
         'Model.fit',
-        'there is no list of callbacks for every fit, in which ranks compare and average',
+        'there is no list of callbacks for every fit, in which workers compare and average',
         _KERAS,
         'tests/parallel/test_training.py::test_fit_gives_the_numbers_and_decisions_of_plain_keras',
     ),
@@ -116,16 +132,70 @@ PATCHES = (
     Patch(
         METHOD,
         'Model.evaluate',
-        'its progress bar is not printed once for each rank',
+        'its progress bar is not printed once for each worker',
         _KERAS,
         'tests/parallel/test_training.py::test_only_rank_0_prints_unless_asked',
     ),
     Patch(
         METHOD,
         'Model.evaluate_generator',
-        'a metric of kp.metrics is of the samples of all ranks',
+        'a metric of kp.metrics is of the samples of all workers',
         _KERAS,
         'tests/parallel/test_metrics.py::test_metrics_are_of_all_samples_on_every_rank',
+    ),
+    Patch(
+        METHOD,
+        'Model.train_on_batch',
+        'workers exchange what sample weights sum up to once a script gives some',
+        _KERAS,
+        'tests/parallel/test_equality.py::'
+        'test_workers_equal_plain_keras_where_masks_and_weights_divide_a_loss',
+    ),
+    Patch(
+        METHOD,
+        'training.weighted_masked_objective',
+        'no tensor leads to the mask and the weights that a loss is divided by',
+        _KERAS,
+        'tests/parallel/test_equality.py::'
+        'test_workers_equal_plain_keras_where_masks_and_weights_divide_a_loss',
+    ),
+    Patch(
+        WHILE_OPEN,
+        'metrics.safe_div',
+        'as training.weighted_masked_objective, of tf.keras',
+        _TENSORFLOW,
+        'tests/parallel/test_equality.py::'
+        'test_workers_equal_plain_keras_where_masks_and_weights_divide_a_loss',
+    ),
+    Patch(
+        METHOD,
+        'Model._prepare_total_loss',
+        'as training.weighted_masked_objective, of models that are graphs',
+        _LATER_KERAS,
+        'tests/parallel/test_equality.py::'
+        'test_workers_equal_plain_keras_where_masks_and_weights_divide_a_loss',
+    ),
+    Patch(
+        WHILE_OPEN,
+        'losses_utils.apply_valid_mask',
+        'as Model._prepare_total_loss, which calls it with the mask of each output',
+        'Keras 2.15, 2.21',
+        'tests/parallel/test_equality.py::'
+        'test_workers_equal_plain_keras_where_masks_and_weights_divide_a_loss',
+    ),
+    Patch(
+        WHILE_OPEN,
+        'losses_utils.compute_weighted_loss',
+        'as Model._prepare_total_loss, which calls it with what each loss returns',
+        _LATER_KERAS,
+        'tests/parallel/test_random_models.py::test_what_was_wrong_once_equals_plain_keras',
+    ),
+    Patch(
+        WHILE_OPEN,
+        'losses_utils.reduce_weighted_loss',
+        'as Model._prepare_total_loss, which calls it for the loss of each output',
+        _LATER_KERAS,
+        'tests/parallel/test_random_models.py::test_what_was_wrong_once_equals_plain_keras',
     ),
     Patch(
         METHOD,
@@ -163,7 +233,7 @@ PATCHES = (
         'Optimizer.get_gradients',
         "a user's optimizer asks for gradients itself, and gets the exchanged ones",
         _KERAS,
-        'tests/unit/updates/test_asked_gradients.py::'
+        'tests/unit/engine/updates/test_requested_gradients.py::'
         'test_an_own_optimizer_gives_the_numbers_of_plain_keras',
     ),
     Patch(
@@ -171,8 +241,32 @@ PATCHES = (
         'tf.gradients',
         'as Optimizer.get_gradients; several modules have it, and callers look it up in any',
         _TENSORFLOW,
-        'tests/unit/updates/test_asked_gradients.py::'
+        'tests/unit/engine/updates/test_requested_gradients.py::'
         'test_an_own_optimizer_gives_the_numbers_of_plain_keras',
+    ),
+    Patch(
+        METHOD,
+        'graph_util.convert_variables_to_constants',
+        'it reads variables by name, and a sharded table is no variable of the definition',
+        _TENSORFLOW,
+        'tests/parallel/test_sessions.py::'
+        'test_a_frozen_graph_holds_the_whole_table_and_predicts_as_the_model',
+    ),
+    Patch(
+        METHOD,
+        'tf.Session.run',
+        "a script's own session that is entered in the scope goes on with the scope's session",
+        _TENSORFLOW,
+        'tests/parallel/test_sessions.py::'
+        'test_what_a_session_holds_and_any_way_to_run_a_step_give_the_numbers_of_plain_keras',
+    ),
+    Patch(
+        METHOD,
+        'tf.Session._make_callable_from_options',
+        "as tf.Session.run; Keras's functions run by it",
+        _TENSORFLOW,
+        'tests/parallel/test_sessions.py::'
+        'test_what_a_session_holds_and_any_way_to_run_a_step_give_the_numbers_of_plain_keras',
     ),
     Patch(
         CLASS,
@@ -202,6 +296,14 @@ PATCHES = (
         'of a graph: its GraphScope, which lives as long as the graph',
         _TENSORFLOW,
         'tests/unit/test_single_process.py::test_a_model_built_after_clear_session_starts_anew',
+    ),
+    Patch(
+        ATTRIBUTE,
+        '_parallax_losses',
+        'of a graph: the losses and metrics that Keras has divided, and by what',
+        _TENSORFLOW,
+        'tests/parallel/test_equality.py::'
+        'test_workers_equal_plain_keras_where_masks_and_weights_divide_a_loss',
     ),
     Patch(
         ATTRIBUTE,
@@ -255,20 +357,35 @@ PATCHES = (
         'sys.meta_path',
         'a Keras package that the script imports after the strategy is patched, too',
         'Python 3.6',
-        'tests/unit/test_compiling.py::'
+        'tests/unit/keras2/test_compiling.py::'
         'test_what_is_to_be_done_is_done_once_when_the_package_is_complete',
     ),
     Patch(
         PROCESS,
         'sys.excepthook',
-        'the other ranks are told what a rank has failed with',
+        'the other workers are told what a worker has failed with',
         'Python 3.6',
         'tests/parallel/test_failures.py::test_a_failed_job_ends_and_says_why',
     ),
     Patch(
         PROCESS,
+        'sys.exit',
+        'the other workers are told with what a worker has ended',
+        'Python 3.6',
+        'tests/unit/engine/job/test_last_words.py::test_what_ends_a_process_is_noted',
+    ),
+    Patch(
+        PROCESS,
+        'threading.excepthook',
+        'the other workers are told of a thread that an exception has ended; before Python 3.8 it '
+        'is `threading._format_exc`',
+        'Python 3.6',
+        'tests/unit/engine/job/test_last_words.py::test_what_ends_a_process_is_noted',
+    ),
+    Patch(
+        PROCESS,
         'atexit.register',
-        'a rank that has ended is told from one that is lost; locks of files go',
+        'a worker that has ended is told from one that is lost; locks of files go',
         'Python 3.6',
         'tests/parallel/test_failures.py::test_a_job_ends_well',
     ),
@@ -287,15 +404,19 @@ PATCHES = (
         'tests/unit/compat/test_jemalloc.py::'
         'test_a_step_does_not_wait_for_pages_that_the_step_before_it_had',
     ),
+    *(Patch(INSTANCE, *of_object) for of_object in (*ON_OBJECTS, *ON_OBJECTS_OF_KERAS_3)),
+    *(Patch(OF_KERAS_3, *of_method) for of_method in ON_KERAS_3),
 )
 
 _LISTED = {(patch.kind, patch.target) for patch in PATCHES}
 
 #: Pairs of class and name of method of what is replaced for good.
-_replaced = set()
+_replaced: Set[Tuple[Any, str]] = set()
 
 
-def replace_method(target, owner, make):
+def replace_method(
+    target: str, owner: Any, make: Callable[[Callable[..., Any]], Callable[..., Any]]
+) -> None:
     """Puts another method in the place of a class's own, once in a process.
 
     Args:
@@ -303,12 +424,12 @@ def replace_method(target, owner, make):
         owner: the class.
         make: function from the original to the method that takes its place.
     """
-    _require_listed(METHOD, target)
+    require_listed(METHOD, target)
     name = target.rsplit('.', 1)[1]
     if (owner, name) in _replaced:
         return
     original = getattr(owner, name)
-    method = functools.wraps(original)(make(original))
+    method: Any = functools.wraps(original)(make(original))
     # For those who ask which arguments there are without following `__wrapped__`.
     method.__signature__ = inspect.signature(original)
     setattr(owner, name, method)
@@ -316,7 +437,12 @@ def replace_method(target, owner, make):
 
 
 @contextlib.contextmanager
-def replaced(target, owners, function, name=None):
+def replaced(
+    target: str,
+    owners: Sequence[Any],
+    function: Optional[Callable[..., Any]],
+    name: Optional[str] = None,
+) -> Iterator[None]:
     """While open, another function is in the place of one that classes or modules have in common.
 
     Args:
@@ -325,7 +451,7 @@ def replaced(target, owners, function, name=None):
         function: what takes its place.
         name: the name that it has there, if not that of `target`.
     """
-    _require_listed(WHILE_OPEN, target)
+    require_listed(WHILE_OPEN, target)
     name = name or target.rsplit('.', 1)[1]
     originals = [getattr(owner, name) for owner in owners]
     for owner in owners:
@@ -337,7 +463,7 @@ def replaced(target, owners, function, name=None):
             setattr(owner, name, original)
 
 
-def change_class(target, thing, cls):
+def change_class(target: str, thing: Any, cls: Any) -> Any:
     """Makes an object one of another class, whose methods find the attributes that it has.
 
     Args:
@@ -348,11 +474,12 @@ def change_class(target, thing, cls):
     Returns:
         The object.
     """
-    _require_listed(CLASS, target)
+    require_listed(CLASS, target)
     thing.__class__ = cls
     return thing
 
 
-def _require_listed(kind, target):
+def require_listed(kind: str, target: str) -> None:
+    """Raises `KeyError` if `PATCHES` has no patch of a kind and target."""
     if (kind, target) not in _LISTED:
         raise KeyError('%s %s is not in PATCHES.' % (kind, target))

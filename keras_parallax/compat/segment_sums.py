@@ -1,9 +1,10 @@
 """Sums of the rows that several lookups have of one row of a table."""
 
-from keras_parallax.compat.stack import generation, tf
+from keras_parallax.compat.installed_frameworks import generation, tf
+from keras_parallax.framework_types import Tensor
 
 
-def segment_sum(values, segments, count):
+def segment_sum(values: Tensor, segments: Tensor, count: Tensor) -> Tensor:
     """The sum of the rows of each segment.
 
     Of wide rows, TensorFlow 2 adds those of one segment after the other's in less time than it

@@ -6,15 +6,16 @@ whatever later ones ask for: so every configuration here asks for the same.
 """
 
 import os
+from typing import Any, Dict, List, Sequence
 
-from keras_parallax.compat.stack import generation
+from keras_parallax.compat.installed_frameworks import generation
 from keras_parallax.compat.tensorflow_api import tf
 
 #: What a strategy says itself: with which tasks a session deals, and that all share variables.
 _OF_OTHER_CLUSTERS = ('device_filters', 'cluster_def', 'isolate_session_state')
 
 
-def of_worker(card, given=()):
+def of_worker(card: int, given: Sequence[Any] = ()) -> Any:
     """The session configuration of a worker: its own card, and no other, on a GPU machine.
 
     Args:
@@ -37,12 +38,12 @@ def of_worker(card, given=()):
     return config
 
 
-def unfit(config):
+def unfit(config: Any) -> List[str]:
     """What a `tf.ConfigProto` says that a session of a job cannot follow: a list of names."""
     return [name for name in _OF_OTHER_CLUSTERS if name in _fields(config)]
 
 
-def dropped(config, followed):
+def dropped(config: Any, followed: Any) -> List[str]:
     """What a `tf.ConfigProto` says, and another does not: a list of names.
 
     Args:
@@ -58,19 +59,19 @@ def dropped(config, followed):
     return [name for name, value in of_merged.items() if value != of_followed.get(name)]
 
 
-def _fields(config):
+def _fields(config: Any) -> Dict[str, Any]:
     copied = tf.ConfigProto()
     copied.CopyFrom(config)
     return {field.name: value for field, value in copied.ListFields()}
 
 
-def of_local(config):
-    """A worker's configuration for a session without servers, of a job of several ranks.
+def of_local(config: Any) -> Any:
+    """A worker's configuration for a session without servers, of a job of several workers.
 
     TensorFlow then leaves apart what has the same inputs. It would merge two collectives of a
     user's own, such as two allgathers of one tensor, for Horovod 0.19.5 does not declare them
-    stateful. Each process would keep the name of either, and the ranks wait for each other for ever
-    (`tests/unit/job/test_collectives.py`). A ResNet's step is 3 % shorter besides
+    stateful. Each process would keep the name of either, and the workers wait for each other for
+    ever (`tests/unit/engine/job/test_collectives.py`). A ResNet's step is 3 % shorter besides
     (`docs/design/local-session.md`).
 
     Args:
@@ -87,10 +88,10 @@ def of_local(config):
     return changed
 
 
-def of_collectives():
+def of_collectives() -> Any:
     """The session configuration of small collective calls, without a card.
 
-    Its operations have a thread of their own: what the ranks tell each other does not wait for a
+    Its operations have a thread of their own: what the workers tell each other does not wait for a
     model's, nor the other way round.
     """
     return _with_threads(
@@ -104,7 +105,7 @@ def of_collectives():
 _given = tf.ConfigProto()
 
 
-def settle_threads(given):
+def settle_threads(given: Sequence[Any]) -> None:
     """Has every configuration from now on ask for the threads inside operations that a user wants.
 
     Args:
@@ -115,12 +116,12 @@ def settle_threads(given):
             _given.intra_op_parallelism_threads = config.intra_op_parallelism_threads
 
 
-def is_fit(config):
+def is_fit(config: Any) -> bool:
     """Whether a session of a `tf.ConfigProto`, or `None`, has what every session of ours needs."""
     return not dropped(generation.CONFIG, config)
 
 
-def _with_threads(config):
+def _with_threads(config: Any) -> Any:
     config.MergeFrom(generation.CONFIG)
     if os.environ.get('OMP_NUM_THREADS'):
         config.intra_op_parallelism_threads = int(os.environ['OMP_NUM_THREADS'])

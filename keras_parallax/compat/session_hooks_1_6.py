@@ -8,11 +8,24 @@ in it. Variables, queues and iterators have names there, and are the same. Prove
 
 import contextlib
 import copy
-from typing import Any, Dict, List, NamedTuple
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    FrozenSet,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Sequence,
+    Tuple,
+)
 
 from keras_parallax.compat import asking_session
-from keras_parallax.compat.stack import generation
+from keras_parallax.compat.installed_frameworks import generation
 from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.framework_types import Graph, Operation, Session
 
 # isort: split
 from tensorflow.python.framework import errors as _errors
@@ -38,21 +51,21 @@ class Call(NamedTuple):
     metadata: Any
 
     @property
-    def operation_names(self):
+    def operation_names(self) -> List[str]:
         """The names of all operations that are asked for."""
         return [name.split(':')[0] for name in self.fetch_names] + self.target_names
 
-    def with_targets(self, graph, names):
+    def with_targets(self, graph: Graph, names: Iterable[str]) -> 'Call':
         """The call that runs other operations of a graph, given their names."""
         del graph
         return self._replace(target_names=list(names))
 
     @property
-    def ordered_feeds(self):
+    def ordered_feeds(self) -> List[str]:
         """The names of what is fed, in the order in which a callable takes their values."""
         return sorted(self.feeds)
 
-    def callable_options(self):
+    def callable_options(self) -> 'CallableOptions':
         """The `CallableOptions` that do the same."""
         options = CallableOptions(self.ordered_feeds, self.fetch_names, self.target_names)
         if self.options is not None:
@@ -76,7 +89,9 @@ class CallableOptions:
         run_options: `tf.RunOptions`.
     """
 
-    def __init__(self, feed=(), fetch=(), target=()):
+    def __init__(
+        self, feed: Iterable[str] = (), fetch: Iterable[str] = (), target: Iterable[str] = ()
+    ) -> None:
         self.feed, self.fetch, self.target = list(feed), list(fetch), list(target)
         self.tensor_connection: List[Edge] = []
         self.run_options = tf.RunOptions()
@@ -93,13 +108,13 @@ class HookedSession(asking_session.AskingSession):
     #: Dict from sets of `Edge`s to the sessions that know them.
     connected: Dict[Any, tf.Session] = {}
 
-    def extend(self):
+    def extend(self) -> None:
         """Makes what is new in the graph known to this session, and to those with more edges."""
         super()._extend_graph()
         for session in list(self.connected.values()):
             session._extend_graph()
 
-    def connected_by(self, edges):
+    def connected_by(self, edges: FrozenSet[Edge]) -> Any:
         """The session that knows this one's graph with further edges, a set of `Edge`s."""
         if not edges:
             return self
@@ -109,45 +124,55 @@ class HookedSession(asking_session.AskingSession):
         self.connected[edges]._extend_graph()
         return self.connected[edges]
 
-    def run_here(self, call):
+    def run_here(self, call: Call) -> Any:
         """Runs a `Call` in this session, as TensorFlow does."""
         return _run(self, call)
 
-    def run_part_here(self, handle, call):
+    def run_part_here(self, handle: Any, call: Call) -> Any:
         """Runs a `Call` of `partial_run` in this session, as TensorFlow does."""
         with _errors.raise_exception_on_not_ok_status() as status:
             return _c_api.TF_PRun(
                 self._session, handle, _of_bytes(call.feeds), _bytes(call.fetch_names), status
             )
 
-    def run_known(self, operation):
+    def run_known(self, operation: Operation) -> None:
         """Runs an operation that this session knows, whatever another thread does to the graph."""
         self.run_here(Call(None, {}, [], [operation.name], None))
 
-    def close(self):
+    def close(self) -> None:
         """Closes the session, and those with more edges."""
         for session in self.connected.values():
             session.close()
         super().close()
 
-    def make_callable(self, fetches, feed_list=None, accept_options=False):
+    def make_callable(
+        self, fetches: Any, feed_list: Any = None, accept_options: bool = False
+    ) -> Callable[..., Any]:
         """Makes a callable as `tf.Session.make_callable` does, which calls `run`.
 
         The one of TF 1.6 runs its operations past all methods of the session.
         """
         feeds = list(feed_list or [])
 
-        def call(*values, **options):
+        def call(*values: Any, **options: Any) -> Any:
             if len(values) != len(feeds) or (options and not accept_options):
                 raise TypeError('The callable takes %d values to feed.' % len(feeds))
             return self.run(fetches, dict(zip(feeds, values)), **options)
 
         return call
 
-    def _extend_graph(self):
+    def _extend_graph(self) -> None:
         self.before_run()
 
-    def _do_run(self, handle, target_list, fetch_list, feed_dict, options, run_metadata):
+    def _do_run(
+        self,
+        handle: Any,
+        target_list: List[Any],
+        fetch_list: List[Any],
+        feed_dict: Dict[Any, Any],
+        options: Any,
+        run_metadata: Any,
+    ) -> Any:
         feeds = {tensor.name: value for tensor, value in feed_dict.items()}
         fetches = [tensor.name for tensor in fetch_list]
         targets = [operation.name for operation in target_list]
@@ -159,7 +184,7 @@ class HookedSession(asking_session.AskingSession):
                 raise RuntimeError('partial_run() requires empty target_list.')
             return self._do_call(self.run_part, handle, Call(None, feeds, fetches, [], None))
 
-    def _extend_and_run(self, call):
+    def _extend_and_run(self, call: Call) -> Any:
         self._extend_graph()
         return self.run_call(call)
 
@@ -172,11 +197,13 @@ class _ConnectedSession(tf.Session):
         target, graph, config: as of `tf.Session`.
     """
 
-    def __init__(self, edges, target, graph, config):
+    _current_version: int
+
+    def __init__(self, edges: FrozenSet[Edge], target: str, graph: Graph, config: Any) -> None:
         super().__init__(target, graph, config)
         self._from = {edge.to_tensor: edge.from_tensor for edge in edges}
 
-    def _extend_graph(self):
+    def _extend_graph(self) -> None:
         # As TensorFlow's, but for the edges.
         with self._extend_lock:
             if self._graph.version <= self._current_version:
@@ -195,14 +222,14 @@ class _ConnectedSession(tf.Session):
             self._current_version, self._opened = version, True
 
 
-def make_callable(session, options):
+def make_callable(session: Session, options: CallableOptions) -> Callable[..., Any]:
     """The function that does what `CallableOptions` say, in a session that knows all of it."""
     edges = frozenset(options.tensor_connection)
     replacements = {edge.to_tensor: edge.from_tensor for edge in edges}
     runner = session.connected_by(edges)
     fetches = [replacements.get(name, name) for name in options.fetch]
 
-    def call(*values, run_metadata=None):
+    def call(*values: Any, run_metadata: Any = None) -> Any:
         feeds = dict(zip(options.feed, values))
         with _buffers(options.run_options, run_metadata) as (given, metadata):
             return _run(runner, Call(given, feeds, fetches, options.target, metadata))
@@ -210,12 +237,12 @@ def make_callable(session, options):
     return call
 
 
-def options_of(operation):
+def options_of(operation: Operation) -> CallableOptions:
     """The `CallableOptions` that run an operation."""
     return CallableOptions(target=[operation.name])
 
 
-def connected_options(options, connections):
+def connected_options(options: CallableOptions, connections: Sequence[Any]) -> CallableOptions:
     """`CallableOptions` with further edges.
 
     Args:
@@ -229,13 +256,13 @@ def connected_options(options, connections):
     return connected
 
 
-def key_of(options):
+def key_of(options: CallableOptions) -> Tuple[Any, ...]:
     """What two `CallableOptions` have in common that say the same."""
     lists = options.feed, options.fetch, options.target, options.tensor_connection
-    return tuple(map(tuple, lists)) + (options.run_options.SerializeToString(),)
+    return tuple(tuple(one) for one in lists) + (options.run_options.SerializeToString(),)
 
 
-def _run(session, call):
+def _run(session: Any, call: Call) -> Any:
     """Runs a `Call` in a session that knows all of it, past its methods."""
     with _errors.raise_exception_on_not_ok_status() as status:
         return _c_api.TF_Run(
@@ -249,16 +276,16 @@ def _run(session, call):
         )
 
 
-def _bytes(names):
+def _bytes(names: Iterable[str]) -> List[bytes]:
     return [name.encode() for name in names]
 
 
-def _of_bytes(feeds):
+def _of_bytes(feeds: Mapping[str, Any]) -> Dict[bytes, Any]:
     return {name.encode(): value for name, value in feeds.items()}
 
 
 @contextlib.contextmanager
-def _buffers(run_options, run_metadata):
+def _buffers(run_options: Any, run_metadata: Any) -> Iterator[Tuple[Any, Any]]:
     """Buffers for `RunOptions`, and for `RunMetadata`, which are filled at the end, or `None`s."""
     given = run_options.SerializeToString()
     options = _c_api.TF_NewBufferFromString(given) if given else None

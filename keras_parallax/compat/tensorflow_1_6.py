@@ -1,16 +1,18 @@
-"""What is special about TensorFlow 1.6 and `keras` beside it; `stack` chooses it.
+"""What is special about TensorFlow 1.6 and `keras` beside it; `installed_frameworks` chooses it.
 
 `keras` 2.2.4 is served there; `tf.keras`, which has other classes than later ones, is not.
 """
 
 import time
 import types
+from typing import Any
 
 import numpy as np
 import tensorflow
 
 from keras_parallax.compat import tensorflow_1
 from keras_parallax.errors import StackError
+from keras_parallax.framework_types import Tensor
 
 # isort: split
 from tensorflow.core.protobuf import rewriter_config_pb2 as _rewriter_config_pb2
@@ -28,7 +30,7 @@ if _ops._USE_C_API:
     )
 
 
-def _timestamp():
+def _timestamp() -> Tensor:
     """The seconds since the epoch when a step is there, a scalar; TF 1.6 has no such operation."""
     return _script_ops.py_func(lambda: np.float64(time.time()), [], tensorflow.float64)
 
@@ -49,6 +51,8 @@ c_api = tensorflow_1.c_api
 training_ops = tensorflow_1.training_ops
 
 SUMS_ACTIVITY_PENALTIES = tensorflow_1.SUMS_ACTIVITY_PENALTIES
+
+DIVIDED_BY_WEIGHTS = tensorflow_1.DIVIDED_BY_WEIGHTS
 
 COMPILED_WITH = tensorflow_1.COMPILED_WITH
 
@@ -74,9 +78,13 @@ OPTIMIZER_V2 = tensorflow_1.OPTIMIZER_V2
 
 LOSS_SCALE_OPTIMIZER = tensorflow_1.LOSS_SCALE_OPTIMIZER
 
+USUAL_AGGREGATOR = tensorflow_1.USUAL_AGGREGATOR
+
 AUTO_CAST = tensorflow_1.AUTO_CAST
 
 ITERATORS_NEED_DATA = tensorflow_1.ITERATORS_NEED_DATA
+
+TABLES_ARE_EAGER = tensorflow_1.TABLES_ARE_EAGER
 
 GRADIENTS = (tf, tensorflow, _gradients_impl, _gradients), 'gradients'
 
@@ -86,7 +94,8 @@ FUNCTIONS = None
 
 BRANCHES_IN_LOOPS_READ = False
 
-concrete_function_of = python_of = None
+concrete_function_of: Any = None
+python_of: Any = None
 
 USUAL_KERAS = 'keras'
 
@@ -96,11 +105,15 @@ REFUSED_PACKAGES = {'tf.keras': 'tensorflow.python.keras'}
 
 REFUSED_MODELS = (tensorflow.keras.models.Model,)
 
+IGNORED_METHODS = tensorflow_1.IGNORED_METHODS
+
 sorts_sums = tensorflow_1.sorts_sums
 
 group_by_window = tensorflow_1.group_by_window
 
 keras_module = tensorflow_1.keras_module
+
+name_in_graphs = tensorflow_1.name_in_graphs
 
 keras_classes = tensorflow_1.keras_classes
 

@@ -1,4 +1,4 @@
-"""What is special about TensorFlow 2 and its Keras 2; `stack` chooses it.
+"""What is special about TensorFlow 2 and its Keras 2; `installed_frameworks` chooses it.
 
 The engine builds graphs, which TensorFlow 2 has in `tensorflow.compat.v1`.
 """
@@ -6,24 +6,27 @@ The engine builds graphs, which TensorFlow 2 has in `tensorflow.compat.v1`.
 import importlib
 import importlib.util
 import weakref
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import tensorflow
 
 from keras_parallax.compat import patches, tensorflow_functions
 from keras_parallax.errors import CheckpointError, PlanError, StackError
+from keras_parallax.framework_types import Graph, Model, Optimizer, Session, Variable
 
 # isort: split
-from tensorflow.python.client import pywrap_tf_session as c_api
+from tensorflow.python.client import pywrap_tf_session as c_api  # noqa: F401 - for all
 from tensorflow.python.eager.polymorphic_function import autograph_util as _autograph_util
 from tensorflow.python.framework import tensor_util as _tensor_util
-from tensorflow.python.ops import gen_training_ops as training_ops
+from tensorflow.python.ops import gen_training_ops as training_ops  # noqa: F401
 from tensorflow.python.ops import gradients_util as _gradients_util
 
 tf = tensorflow.compat.v1
 
-__all__ = ['c_api', 'tf', 'training_ops']
 
 SUMS_ACTIVITY_PENALTIES = False
+
+DIVIDED_BY_WEIGHTS = ()
 
 COMPILED_WITH = '_compile_%s'
 
@@ -49,12 +52,12 @@ FUNCTIONS = tensorflow_functions
 BRANCHES_IN_LOOPS_READ = True
 
 
-def concrete_function_of(function, arguments, named):
+def concrete_function_of(function: Any, arguments: Tuple[Any, ...], named: Dict[str, Any]) -> Any:
     """What a `tf.function` calls for some arguments: a `ConcreteFunction` with a graph."""
     return function.get_concrete_function(*arguments, **named)
 
 
-def python_of(function):
+def python_of(function: Any) -> Callable[..., Any]:
     """The Python of a `tf.function`, whose `for` and `if` may be loops and branches of a graph."""
     if not function._autograph:
         return function.python_function
@@ -63,17 +66,19 @@ def python_of(function):
     )
 
 
-def sorts_sums(width):
+def sorts_sums(width: int) -> bool:
     """Whether sums of rows are made faster by sorting them; see `segment_sums`. No card does so."""
     return width >= 128 and not tensorflow.config.list_physical_devices('GPU')
 
 
-def group_by_window(dataset, group_of, elements_of, size):
+def group_by_window(
+    dataset: Any, group_of: Callable[..., Any], elements_of: Callable[[Any, Any], Any], size: int
+) -> Any:
     """What `elements_of` makes of each `size` elements of a group, in a data set."""
     return dataset.group_by_window(group_of, elements_of, size)
 
 
-def _load_tf_keras():
+def _load_tf_keras() -> None:
     """Loads `tf.keras`, which Horovod does anyway, so that its error does not blame Horovod."""
     try:
         tensorflow.keras.backend  # noqa: B018 - it is loaded when something of it is asked for
@@ -85,23 +90,30 @@ def _load_tf_keras():
         ) from error
 
 
-def _keras_inside():
+def _has_tf_keras() -> bool:
+    try:
+        return importlib.util.find_spec('tf_keras') is not None
+    except ImportError:  # A finder of packages may say so instead of finding nothing.
+        return False
+
+
+def _keras_inside() -> str:
     """The name of Keras 2: `tf_keras` beside a TensorFlow whose own is Keras 3, else `keras`."""
-    if importlib.util.find_spec('tf_keras'):
+    if _has_tf_keras():
         _load_tf_keras()
         return 'tf_keras'
     try:
-        version = importlib.import_module('keras').__version__
+        found = 'Keras ' + importlib.import_module('keras').__version__
     except ImportError as error:
-        version = str(error)
-    if not version.startswith('2.'):
+        found = 'no Keras at all (%s)' % error
+    if not found.startswith('Keras 2.'):
         raise StackError(
             'keras-parallax needs Keras 2, which builds graphs, but beside TensorFlow %s there is '
-            'Keras %s; get it with: pip install tf-keras==%s, and set TF_USE_LEGACY_KERAS=1, so '
+            '%s; get it with: pip install tf-keras==%s, and set TF_USE_LEGACY_KERAS=1, so '
             'that tf.keras is Keras 2.'
             % (
                 tensorflow.__version__,
-                version,
+                found,
                 '.'.join(tensorflow.__version__.split('.')[:2]) + '.0',
             )
         )
@@ -113,10 +125,22 @@ USUAL_KERAS = 'tf.keras'
 #: One package, whatever a script calls it.
 KERAS_PACKAGES = {'tf.keras': _keras_inside() + '.src'}
 
-REFUSED_PACKAGES = {}
+REFUSED_PACKAGES: Dict[str, str] = {}
 
 REFUSED_MODELS = ()
 
+#: The methods of models that Keras calls under eager execution, and in a graph not (2.15, 2.21).
+IGNORED_METHODS = (
+    'train_step',
+    'test_step',
+    'predict_step',
+    'compute_loss',
+    'compute_metrics',
+    'get_metrics_result',
+    'make_train_function',
+    'make_test_function',
+    'make_predict_function',
+)
 
 OPTIMIZER_MODULES = (KERAS_PACKAGES['tf.keras'] + '.optimizers.optimizer_v1',)
 
@@ -138,6 +162,9 @@ AUTO_CAST = importlib.import_module(
 #: Whether an iterator must have its data set before it takes a state.
 ITERATORS_NEED_DATA = True
 
+#: Whether scripts rely on TensorFlow to initialize lookup tables, as eager execution does.
+TABLES_ARE_EAGER = True
+
 
 #: What an `OptimizerV2` adds up the gradients of `tf.distribute`'s replicas with.
 USUAL_AGGREGATOR = importlib.import_module(
@@ -145,13 +172,13 @@ USUAL_AGGREGATOR = importlib.import_module(
 ).optimizer_utils.all_reduce_sum_gradients
 
 
-def keras_module(name):
+def keras_module(name: str) -> Any:
     """The package, as scripts have it."""
     del name
     return importlib.import_module(_keras_inside())
 
 
-def keras_classes(name):
+def keras_classes(name: str) -> Dict[str, Any]:
     """Dict from names, as `PATCHES` has them, to classes: those of models that are graphs."""
     inside = KERAS_PACKAGES[name]
     model = importlib.import_module(inside + '.engine.training_v1').Model
@@ -165,22 +192,22 @@ def keras_classes(name):
     }
 
 
-def tensor_board(name):
+def tensor_board(name: str) -> Any:
     """The class of its callback for TensorBoard that is for graphs, beside the eager one."""
     return importlib.import_module(KERAS_PACKAGES[name] + '.callbacks_v1').TensorBoard
 
 
-def keras_version(name):
+def keras_version(name: str) -> str:
     """Its version, as it writes it to files."""
     return importlib.import_module(KERAS_PACKAGES[name]).__version__
 
 
-def keras_backend(name):
+def keras_backend(name: str) -> Any:
     """Its `backend`, with what TensorFlow 2 shows in `tf.compat.v1.keras` alone."""
     return importlib.import_module(KERAS_PACKAGES[name] + '.backend')
 
 
-def track_slots(name, optimizer):
+def track_slots(name: str, optimizer: Optimizer) -> None:
     """Has Keras initialize the slots of an optimizer that stands for a `tf.train.Optimizer`.
 
     It knows such optimizers by a set of weak references, and initializes what it knows
@@ -189,13 +216,13 @@ def track_slots(name, optimizer):
     keras_backend(name).track_tf_optimizer(optimizer)
 
 
-def track_variables(name, variables):
+def track_variables(name: str, variables: Sequence[Variable]) -> None:
     """Has Keras initialize variables of a script's own, as it does its own ones."""
     for variable in variables:
         keras_backend(name).track_variable(variable)
 
 
-def tracked_variables(name, graph):
+def tracked_variables(name: str, graph: Graph) -> List[Variable]:
     """What Keras initializes in a graph; those of metrics are in no collection of TensorFlow's."""
     return list(keras_backend(name)._get_variables(graph))
 
@@ -211,11 +238,11 @@ _OF_EAGER = {
 }
 
 
-def check_policy(policy):
+def check_policy(policy: Any) -> None:
     """Looks at the precision that a model is to be trained in: each is served."""
 
 
-def for_graphs(name, optimizer):
+def for_graphs(name: str, optimizer: Optimizer) -> Optimizer:
     """An optimizer of Keras, or the one of `optimizers.legacy` that means the same.
 
     Those of Keras 2.11 and later build no graph.
@@ -260,17 +287,19 @@ def for_graphs(name, optimizer):
     return legacy(**config)
 
 
-def keras_saving(name):
+def keras_saving(name: str) -> Any:
     """The module that reads and writes HDF5 files."""
     return importlib.import_module(KERAS_PACKAGES[name] + '.saving.legacy.hdf5_format')
 
 
-def keras_writer(name):
+def keras_writer(name: str) -> Callable[..., None]:
     """The function that writes a model to an open HDF5 file."""
     return keras_saving(name).save_model_to_hdf5
 
 
-def arguments_of_save(filepath, args, kwargs):
+def arguments_of_save(
+    filepath: str, args: Tuple[Any, ...], kwargs: Dict[str, Any]
+) -> Tuple[Tuple[Any, ...], Dict[str, Any]]:
     """Arguments of `model.save(filepath, ...)`, for an HDF5 file.
 
     Raises:
@@ -289,21 +318,37 @@ def arguments_of_save(filepath, args, kwargs):
     return (), asked
 
 
-def model_in_file(model):
+def model_in_file(model: Model) -> Any:
     """What the functions of `keras_saving` take for a model."""
     return model
 
 
-def keras_session(name):
+def name_in_graphs(metric: str, is_weighted: bool) -> str:
+    """What Keras calls a metric in the logs of a model that is a graph.
+
+    Args:
+        metric: the string that `compile` was given, which is the name under eager execution.
+        is_weighted: whether it is one of `weighted_metrics`.
+    """
+    training_utils = importlib.import_module(
+        KERAS_PACKAGES['tf.keras'] + '.engine.training_utils_v1'
+    )
+    try:
+        return training_utils.get_metric_name(metric, is_weighted)
+    except ValueError:  # `compile` has known the name of a function of the script's own.
+        return metric
+
+
+def keras_session(name: str) -> Optional[Session]:
     """The session that Keras has open, or `None`."""
     return getattr(keras_backend(name)._SESSION, 'session', None)
 
 
 #: By the name of a Keras package, a weak reference to the session of threads that have none.
-_shared_sessions = {}
+_shared_sessions: Dict[str, Any] = {}
 
 
-def share_session(name, session):
+def share_session(name: str, session: Session) -> None:
     """Has threads that have not asked Keras for a session yet begin with this one.
 
     Keras 2.15 opens a session for each thread, in which it initializes all variables anew
@@ -312,8 +357,8 @@ def share_session(name, session):
     sessions = keras_backend(name)._SESSION
     _shared_sessions[name] = weakref.ref(session)
 
-    def with_shared(initialize):
-        def initialize_and_share(self):
+    def with_shared(initialize: Callable[..., None]) -> Callable[..., None]:
+        def initialize_and_share(self: Any) -> None:
             initialize(self)
             self.session = _shared_sessions[name]()
 

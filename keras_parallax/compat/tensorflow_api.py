@@ -5,12 +5,15 @@ The rest of the package imports it as `from keras_parallax.compat.tensorflow_api
 
 import contextlib
 import importlib
+from typing import Any, Callable, Dict, Iterable, Iterator, Optional, Sequence, Set, Tuple
 
-from keras_parallax.compat.stack import generation, tf
+from keras_parallax.compat.installed_frameworks import generation, tf
+from keras_parallax.framework_types import Array, Operation, Session, Tensor, Variable
 
 # isort: split
-# Only a TensorFlow that fits is asked for its insides (`test_stack.py`).
+# Only a TensorFlow that fits is asked for its insides (`test_installed_frameworks.py`).
 from tensorflow.core.framework import attr_value_pb2
+from tensorflow.python.eager import context as _context
 from tensorflow.python.framework import tensor_util as _tensor_util
 from tensorflow.python.ops import gen_logging_ops as _gen_logging_ops
 from tensorflow.python.ops import gen_resource_variable_ops as _gen_resource_ops
@@ -41,7 +44,7 @@ VARIABLES = (tf.Variable, AnyResourceVariable)
 UsualVariable = ResourceVariable if generation.BY_RESOURCE else tf.Variable
 
 
-def replace_input(operation, index, tensor):
+def replace_input(operation: Operation, index: int, tensor: Tensor) -> None:
     """Connects input number `index` of an operation to another tensor.
 
     `_update_input` is private, but it is what TensorFlow 1.x's own while loops are built with.
@@ -50,12 +53,12 @@ def replace_input(operation, index, tensor):
     operation._update_input(index, tensor)
 
 
-def add_control_inputs(operation, operations):
+def add_control_inputs(operation: Operation, operations: Iterable[Operation]) -> None:
     """Makes an operation wait for others."""
     operation._add_control_inputs(list(operations))
 
 
-def set_control_inputs(operation, operations):
+def set_control_inputs(operation: Operation, operations: Iterable[Operation]) -> None:
     """Makes an operation wait for others, and for nothing else that it has waited for.
 
     A session that has already run the operation does not see the change: open a new one.
@@ -64,7 +67,9 @@ def set_control_inputs(operation, operations):
     operation._add_control_inputs(list(operations))
 
 
-def copy_operation(operation, inputs, control_inputs):
+def copy_operation(
+    operation: Operation, inputs: Sequence[Tensor], control_inputs: Sequence[Operation]
+) -> Operation:
     """Copies an operation.
 
     Args:
@@ -84,23 +89,23 @@ def copy_operation(operation, inputs, control_inputs):
         )
 
 
-def operation_id(operation):
+def operation_id(operation: Operation) -> int:
     """A number that grows with every operation added to a graph."""
     return operation._id
 
 
-def set_device(operation, device):
+def set_device(operation: Operation, device: str) -> None:
     """Places an operation that exists already."""
     operation._set_device(device)
 
 
-def set_seeds(operation, seeds):
+def set_seeds(operation: Operation, seeds: Iterable[int]) -> None:
     """Gives an operation that draws random numbers, and that no session has run yet, its seeds."""
     for name, seed in zip(('seed', 'seed2'), seeds):
         operation._set_attr(name, attr_value_pb2.AttrValue(i=seed))
 
 
-def has_attr(operation, name):
+def has_attr(operation: Operation, name: str) -> bool:
     """Whether operations of an operation's type have an attribute."""
     if operation.type not in _attrs_of_types:
         attrs = op_def(operation).attr  # Which TF 1.11 copies at every call.
@@ -109,15 +114,15 @@ def has_attr(operation, name):
 
 
 #: Dict from types of operations to sets of names.
-_attrs_of_types = {}
+_attrs_of_types: Dict[str, Set[str]] = {}
 
 
-def set_string(operation, name, value):
+def set_string(operation: Operation, name: str, value: str) -> None:
     """Sets an attribute of an operation that no session has run yet."""
     operation._set_attr(name, attr_value_pb2.AttrValue(s=value.encode('utf-8')))
 
 
-def name_storage(variable, name, device):
+def name_storage(variable: Variable, name: str, device: str) -> None:
     """Gives a variable that no session has run yet a storage of another name, on a device.
 
     Another process's graph reaches the storage by that name. Whatever is colocated with the
@@ -128,7 +133,7 @@ def name_storage(variable, name, device):
     set_device(operation, device)
 
 
-def keep_variable_in(operation, container):
+def keep_variable_in(operation: Operation, container: str) -> None:
     """Has an operation, if it makes a variable, keep it in a container of the server.
 
     A session that has already run the operation does not see the change: open a new one.
@@ -139,7 +144,7 @@ def keep_variable_in(operation, container):
 
 
 @contextlib.contextmanager
-def inside_loop_of(operation):
+def inside_loop_of(operation: Operation) -> Iterator[None]:
     """Builds operations in the loop or the branch that an operation is in, if it is in one."""
     context = operation._get_control_flow_context()
     if context is None:
@@ -152,28 +157,28 @@ def inside_loop_of(operation):
         context.Exit()
 
 
-def ragged_parts(tensor):
+def ragged_parts(tensor: Any) -> Optional[Tuple[Tensor, Tensor]]:
     """The values and row splits of a `RaggedTensor`, which TensorFlow 1.11 has not, else `None`."""
     is_ragged = hasattr(tf, 'RaggedTensor') and isinstance(tensor, tf.RaggedTensor)
     return (tensor.values, tensor.row_splits) if is_ragged else None
 
 
-def static_shape(tensor):
+def static_shape(tensor: Any) -> Any:
     """The static shape of a tensor; a sparse one of TensorFlow 1.6 has no `shape`."""
     return tensor.shape if hasattr(tensor, 'shape') else tensor.get_shape()
 
 
-def is_in_control_flow(tensor):
+def is_in_control_flow(tensor: Any) -> bool:
     """Whether a tensor is computed, or an operation is, in a loop or a branch."""
     return getattr(tensor, 'op', tensor)._get_control_flow_context() is not None
 
 
-def uncast(variable):
+def uncast(variable: Variable) -> Variable:
     """The variable itself, where a layer of mixed precision casts what it reads of it."""
     return variable._variable if isinstance(variable, generation.AUTO_CAST) else variable
 
 
-def storage(variable):
+def storage(variable: Variable) -> Tensor:
     """The tensor that stands for a variable's storage: its reference or its resource handle."""
     variable = uncast(variable)
     if isinstance(variable, AnyResourceVariable):
@@ -181,7 +186,7 @@ def storage(variable):
     return variable._ref()
 
 
-def key_of(variable):
+def key_of(variable: Variable) -> Dict[str, Any]:
     """What optimizers of Keras 2.15 know a variable by, as an attribute of its class, a dict.
 
     It follows from the variable's name, unless it is kept: shards of one table, which are given
@@ -191,7 +196,7 @@ def key_of(variable):
     return {} if key is None else {'_shared_name': property(lambda self: key)}
 
 
-def resource_handle(name, shape, dtype):
+def resource_handle(name: str, shape: Any, dtype: Any) -> Tensor:
     """The handle of a resource variable that nothing has a value for.
 
     Args:
@@ -205,7 +210,7 @@ def resource_handle(name, shape, dtype):
     )
 
 
-def linked(tensor, others, gradient):
+def linked(tensor: Tensor, others: Sequence[Tensor], gradient: str) -> Tensor:
     """A tensor, with a way back through which gradients reach others, a resource handle for one.
 
     Args:
@@ -222,7 +227,7 @@ def linked(tensor, others, gradient):
         return _gen_logging_ops._print(tensor, others, first_n=0)
 
 
-def raw_assert(condition, data, summarize):
+def raw_assert(condition: Tensor, data: Sequence[Any], summarize: int) -> Operation:
     """The operation that ends a step with an error, which shows data, unless a condition holds.
 
     `tf.Assert` makes a branch of its own, which cannot be put into a loop that is built already.
@@ -234,7 +239,7 @@ def raw_assert(condition, data, summarize):
 LINK = 'Print'
 
 
-def without_elements(dtype, name, by_handle):
+def without_elements(dtype: Any, name: str, by_handle: bool) -> Tuple[Tensor, Operation]:
     """A variable without elements, of which no static shape is known.
 
     Args:
@@ -253,12 +258,12 @@ def without_elements(dtype, name, by_handle):
     return reference, tf.assign(reference, nothing, validate_shape=False).op
 
 
-def no_elements(dtype):
+def no_elements(dtype: Any) -> Tensor:
     """A tensor without elements that may take the place of one of any shape."""
     return tf.placeholder_with_default(tf.zeros([0], dtype), None)
 
 
-def read_of(storage, dtype):
+def read_of(storage: Tensor, dtype: Any) -> Tensor:
     """What a `tf.train.Saver` takes for the variable with a storage: its value or reference."""
     if storage.dtype != tf.resource:
         return storage
@@ -266,7 +271,7 @@ def read_of(storage, dtype):
         return _gen_resource_ops.read_variable_op(storage, dtype)
 
 
-def saveable(variable):
+def saveable(variable: Variable) -> Any:
     """What a `tf.train.Saver` saves that is not told what to save, of a variable of either kind."""
     builder, name = _saver.BaseSaverBuilder, variable.op.name
     kind = (
@@ -287,7 +292,7 @@ _TAKE_HANDLE = {
 }
 
 
-def writes_to(operation, storage):
+def writes_to(operation: Operation, storage: Tensor) -> bool:
     """Whether an operation that has a variable's `storage` as an input may write to it."""
     if storage.dtype == tf.resource or operation.type in _TAKE_HANDLE:
         return operation.type not in _TAKE_HANDLE
@@ -296,12 +301,12 @@ def writes_to(operation, storage):
     return any(given is storage and argument.is_ref for given, argument in declared)
 
 
-def has_kernel(name):
+def has_kernel(name: str) -> bool:
     """Whether TensorFlow has a training kernel of a name, as `run_kernel` takes it."""
     return hasattr(generation.training_ops, name)
 
 
-def run_kernel(name, variables, **arguments):
+def run_kernel(name: str, variables: Sequence[Variable], **arguments: Any) -> Operation:
     """An operation of TensorFlow's training kernels.
 
     Args:
@@ -319,7 +324,7 @@ def run_kernel(name, variables, **arguments):
     return getattr(changed, 'op', changed)
 
 
-def value_without_devices(tensor):
+def value_without_devices(tensor: Tensor) -> Array:
     """The value of a tensor whose graph may be for servers, which a plain session has not."""
     everything = tensor.graph.as_graph_def()
     definition = tf.graph_util.extract_sub_graph(everything, [tensor.op.name])
@@ -330,14 +335,14 @@ def value_without_devices(tensor):
         return session.run(tf.import_graph_def(definition, return_elements=[tensor.name]))[0]
 
 
-def assign_freed(variable, value):
+def assign_freed(variable: Variable, value: Tensor) -> Operation:
     """An operation that assigns a variable whose memory was freed."""
     if isinstance(variable, AnyResourceVariable):
         return _gen_resource_ops.assign_variable_op(variable.handle, value)
     return tf.assign(variable, value, validate_shape=False).op
 
 
-def looked_up(variable, rows):
+def looked_up(variable: Variable, rows: Tensor) -> Tensor:
     """Rows of a variable of either kind, of numbers `[n]`, and nothing else of it.
 
     To read a resource whole whose rows are written is to copy it whole.
@@ -349,7 +354,7 @@ def looked_up(variable, rows):
     return tf.gather(variable.read_value(), rows)
 
 
-def rows_between(variable, first, last):
+def rows_between(variable: Variable, first: Any, last: Any) -> Tensor:
     """Rows of a variable of either kind, those that follow each other, and nothing else of it."""
     if isinstance(variable, AnyResourceVariable):
         # A slice of it reads it whole: see `looked_up`.
@@ -357,7 +362,7 @@ def rows_between(variable, first, last):
     return variable[first:last]
 
 
-def memory_release(variable):
+def memory_release(variable: Variable) -> Operation:
     """An operation that frees the memory of a variable of either kind.
 
     A variable by reference must have been initialized.
@@ -370,17 +375,26 @@ def memory_release(variable):
     return tf.assign(variable, nothing, validate_shape=False).op
 
 
-def config_of(session):
+def config_of(session: Session) -> Any:
     """The `tf.ConfigProto` that a session was given, or `None`."""
     return getattr(session, '_config', None)
 
 
-def is_closed(session):
+def has_usual_config(session: Any) -> bool:
+    """Whether a session was opened without a configuration.
+
+    TensorFlow 1.15 and 2 then give it one of their own.
+    """
+    config = config_of(session)
+    return config is None or config == getattr(_context.context(), 'config', None)
+
+
+def is_closed(session: Session) -> bool:
     """Whether a session has been closed."""
     return session._closed
 
 
-def abandon_session(session):
+def abandon_session(session: Session) -> None:
     """Gives a session up without closing it.
 
     To close it would be another call, which in TensorFlow 1.11 has no time limit.
@@ -389,21 +403,26 @@ def abandon_session(session):
         one._closed, one._session = True, None
 
 
-def graph_element(fetch):
+def graph_element(fetch: Any) -> Any:
     """What is fetched where a session is asked for this: a variable's value, for one."""
     return fetch._as_graph_element() if hasattr(fetch, '_as_graph_element') else fetch
 
 
-def constrain(variable, constraint):
+def constrain(variable: Variable, constraint: Optional[Callable[..., Any]]) -> None:
     """Gives a variable the constraint that optimizers of Keras read off it."""
     variable._constraint = constraint
 
 
-def constant_value(tensor):
+def constant_value(tensor: Tensor) -> Any:
     """The value of a tensor that is known without running anything, or `None`.
 
     `tf.contrib.util` offers it too, but the first use of `tf.contrib` imports all of it: seconds of
-    processor time on every rank, and some 100 MB (TF 1.11; proven by
+    processor time on every worker, and some 100 MB (TF 1.11; proven by
     `tests/unit/compat/test_graph_queries.py::test_reading_a_graph_does_not_import_contrib`).
     """
+    if tensor.op.type == 'Const':
+        # TensorFlow 1.11 refuses to feed a tensor once `constant_value` has told its value, and a
+        # variable is loaded by feeding its initial value (`tests/unit/test_single_process.py::
+        # test_weights_can_be_set_between_a_summary_and_the_first_step`).
+        return _tensor_util.MakeNdarray(tensor.op.get_attr('value'))
     return _tensor_util.constant_value(tensor)

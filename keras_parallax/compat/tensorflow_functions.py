@@ -2,9 +2,7 @@
 
 import tensorflow
 from tensorflow.python.framework import auto_control_deps
-from tensorflow.python.util import tf_should_use
-
-__all__ = ['tf_should_use']
+from tensorflow.python.util import tf_should_use  # noqa: F401 - for all
 
 #: The class of what `tf.function` makes.
 FUNCTION = type(tensorflow.function(lambda: None))

@@ -1,18 +1,19 @@
 """The private side of a `tf.train.Optimizer`: what it keeps, and how it takes rows."""
 
-import contextlib
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
+from keras_parallax.compat.stand_ins import stand_in
 from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.framework_types import Graph, Mixin, Operation, Tensor, Variable
 
 #: Where the optimizers of TensorFlow and of `tf.contrib.opt` come from.
 OF_TENSORFLOW = ('tensorflow.python.training.', 'tensorflow.contrib.opt.')
 
-#: The methods that are given rows: those of a `tf.train.Optimizer`, and the second of an
-#: `OptimizerV2`, too.
+#: The methods that are given rows.
 _OF_ROWS = ('_apply_sparse_duplicate_indices', '_resource_apply_sparse_duplicate_indices')
 
 
-def sums_own_rows(optimizer):
+def sums_own_rows(optimizer: Any) -> bool:
     """Whether a `tf.train.Optimizer` of a user's takes rows that come more than once itself."""
     return any(
         not getattr(optimizer, method).__func__.__module__.startswith(OF_TENSORFLOW)
@@ -20,34 +21,34 @@ def sums_own_rows(optimizer):
     )
 
 
-@contextlib.contextmanager
-def waiting_for_rows(optimizer):
-    """While open, what an optimizer builds for a gradient of rows waits for that gradient.
+class _WaitingForRows(Mixin):
+    """The methods of a stand-in whose updates of rows wait for the gradient."""
 
-    Adam would let the slots of all rows decay as soon as a worker begins its step, while another
-    one, which has not, saves them (`tests/parallel/test_saving.py`, adam, with TensorFlow 2).
+    __slots__ = ()
 
-    Args:
-        optimizer: a `tf.train.Optimizer`, or an `OptimizerV2` of Keras.
+    def _apply_sparse_duplicate_indices(self, grad: Tensor, var: Variable) -> Operation:
+        with tf.control_dependencies([grad, var]):
+            return super()._apply_sparse_duplicate_indices(grad, var)
+
+    def _resource_apply_sparse_duplicate_indices(
+        self, grad: Tensor, handle: Tensor, indices: Tensor
+    ) -> Operation:
+        with tf.control_dependencies([grad, handle, indices]):
+            return super()._resource_apply_sparse_duplicate_indices(grad, handle, indices)
+
+
+def waiting_for_rows(optimizer: tf.train.Optimizer) -> tf.train.Optimizer:
+    """A stand-in for an optimizer, whose updates of rows wait for the gradient.
+
+    Without waiting, Adam would decay the slots of all rows when a worker begins its step, while
+    another worker still saves them (`tests/parallel/test_saving.py`, adam, with TensorFlow 2).
     """
-
-    def waiting(apply):
-        def apply_then(grad, *others, **named):
-            with tf.control_dependencies([grad, *others]):
-                return apply(grad, *others, **named)
-
-        return apply_then
-
-    names = [name for name in _OF_ROWS if hasattr(optimizer, name)]
-    vars(optimizer).update({name: waiting(getattr(optimizer, name)) for name in names})
-    try:
-        yield
-    finally:
-        for name in names:
-            del vars(optimizer)[name]
+    return stand_in(optimizer, _WaitingForRows, type(optimizer))
 
 
-def kept_by(optimizer, graph, variables):
+def kept_by(
+    optimizer: Any, graph: Graph, variables: Sequence[Variable]
+) -> Optional[Tuple[Dict[str, Variable], Dict[str, List[Variable]]]]:
     """The variables that a `tf.train.Optimizer` keeps for some of its graph's variables.
 
     Args:
@@ -72,7 +73,13 @@ def kept_by(optimizer, graph, variables):
     return others, slots
 
 
-def forget_slots(optimizer, variables):
+def slots_by_name(optimizer: Any, variable: Any) -> Dict[str, Any]:
+    """The slots that a `tf.train.Optimizer` has for a variable, by their names."""
+    key = variable.op.graph, variable.op.name
+    return {name: slots[key] for name, slots in optimizer._slots.items() if key in slots}
+
+
+def forget_slots(optimizer: Any, variables: Sequence[Variable]) -> None:
     """Has a `tf.train.Optimizer` make new slots for variables that it has updated before.
 
     It would keep those that it has (TF 1.11; proven by `tests/parallel/test_behaviour.py`, the case

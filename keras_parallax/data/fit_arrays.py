@@ -1,59 +1,22 @@
 """Arrays for `fit`: each worker's share, which is another one in each epoch."""
 
-import numpy as np
+from typing import Any, Dict
 
-from keras_parallax.data import structures, worker
+from keras_parallax.data import conversion, structures, worker
+from keras_parallax.data.share import ArrayShare, sparse_share_of
 from keras_parallax.errors import DataError
-
-
-class ArrayShare(np.ndarray):
-    """The rows of an array that are this rank's in an epoch; `fit` has them change with it.
-
-    A view of it, or an array made from it, is a plain array of the rows that are there.
-
-    Attributes:
-        order: the `Order` of all rows; `None` of an array made from a share.
-    """
-
-    _source = _rank = order = None
-
-    @classmethod
-    def of(cls, source, order, rank):
-        """The share of a rank in epoch 0.
-
-        Args:
-            source: the whole array.
-            order: the `Order` of its rows.
-            rank: the rank.
-        """
-        share = np.empty((order.length,) + source.shape[1:], source.dtype).view(cls)
-        share._source, share._rank, share.order = source, rank, order
-        share._fill(0)
-        return share
-
-    @property
-    def changes(self):
-        """Whether it has other rows in another epoch."""
-        return self.order is not None and self.order.seed is not None
-
-    def begin_epoch(self, epoch):
-        """Takes the rows of an epoch."""
-        if self.changes:
-            self._fill(epoch)
-
-    def _fill(self, epoch):
-        self[...] = self._source[self.order.of_rank(self._rank, epoch)]
+from keras_parallax.framework_types import Array
 
 
 def arrays(
-    x,
-    y=None,
-    sample_weight=None,
-    validation_split=0.0,
-    shuffle=True,
-    seed=0,
-    drop_remainder=True,
-):
+    x: Any,
+    y: Any = None,
+    sample_weight: Any = None,
+    validation_split: float = 0.0,
+    shuffle: bool = True,
+    seed: int = 0,
+    drop_remainder: bool = True,
+) -> Dict[str, Any]:
     """This worker's share of arrays, as arguments of `model.fit`.
 
     Call it on every worker with the same arrays. `fit` gives each worker another share in each
@@ -61,9 +24,14 @@ def arrays(
     batches of one process with a `batch_size` of N x B: their i-th batches are, together, its i-th.
 
     Args:
-        x: an array with a row for each sample, or a list or dict of arrays; all samples.
+        x: an array with a row for each sample, or a list or dict of arrays; all samples. Instead of
+            an array it may be a list of numbers or strings, a `Series`, a categorical or a
+            `DataFrame` of pandas, or a sparse matrix of SciPy. A `DataFrame` becomes a dict of
+            arrays, by the names of its columns, if some are numbers and some are strings; otherwise
+            it is one array, as in Keras, and `dict(frame)` makes a dict of its columns.
         y: the same of targets, or `None`.
-        sample_weight: the same of weights, or `None`.
+        sample_weight: the same of weights, or `None`. A `class_weight` of `fit` has to be given so,
+            too: `fit` refuses it, because samples change with the epoch.
         validation_split: the fraction of the samples, the last ones, that is not trained on: they
             become `validation_data`. Give it here and not to `fit`.
         shuffle: whether the samples have another order in each epoch.
@@ -76,7 +44,8 @@ def arrays(
         A dict with `x`, `y`, `shuffle=False`, for it is done, and what else was asked for.
 
     Raises:
-        DataError: the arrays are of unequal lengths, or fewer samples than workers.
+        DataError: the arrays are of unequal lengths, or fewer samples than workers, or values are
+            missing.
         ScopeError: there is no `ParallaxStrategy` yet.
 
     Example:
@@ -99,8 +68,9 @@ def arrays(
     trained = int(count * (1.0 - validation_split))
     order = worker.order_of(trained, 'samples', shuffle, seed, drop_remainder)
 
-    def share(array):
-        return ArrayShare.of(array[:trained], order, job.rank)
+    def share(array: Array) -> Any:
+        make = sparse_share_of if conversion.is_sparse(array) else ArrayShare.of
+        return make(array[:trained], order, job.rank)
 
     arguments = {name: structures.mapped(share, data) for name, data in given.items()}
     if trained < count:
@@ -110,7 +80,7 @@ def arrays(
                 'some is empty. Make it larger.' % (count - trained, job.size)
             )
 
-        def held_out(array):
+        def held_out(array: Array) -> Array:
             return array[trained + job.rank :: job.size]
 
         names = ('x', 'y', 'sample_weight')[: 3 if sample_weight is not None else 2]

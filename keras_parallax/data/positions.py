@@ -3,13 +3,15 @@
 The data that is given to `fit` begins with the first batch of the epoch, whatever the checkpoint.
 """
 
+from typing import Any, Dict, Iterator, Tuple
+
 from keras_parallax.compat import datasets, keras_api
 from keras_parallax.data import structures, worker
-from keras_parallax.data.fit_arrays import ArrayShare
-from keras_parallax.data.order import Order
+from keras_parallax.data.sample_order import Order
 from keras_parallax.data.sequences import SequenceShard
+from keras_parallax.data.share import Share
+from keras_parallax.engine.job import job as job_module
 from keras_parallax.errors import DataError
-from keras_parallax.job import job as job_module
 
 #: What Keras takes where no `batch_size` is given.
 BATCH_SIZE = 32
@@ -29,7 +31,7 @@ _WORDS = {
 }
 
 
-def described(named):
+def described(named: Dict[str, Any]) -> Dict[str, Any]:
     """What is trained on, plain data.
 
     Args:
@@ -40,7 +42,8 @@ def described(named):
     """
     job = job_module.current()
     ranks = 1 if job is None else job.size
-    given, steps = named.get('generator', named.get('x')), named.get('steps_per_epoch')
+    given: Any = named.get('generator', named.get('x'))
+    steps = named.get('steps_per_epoch')
     batch_size = named.get('batch_size') or BATCH_SIZE
     if isinstance(given, SequenceShard):
         return _of_order(_SHARED_SEQUENCE, given.order, 1)
@@ -58,26 +61,31 @@ def described(named):
     arrays = structures.leaves(given)
     if not arrays or steps or not all(map(_is_array, arrays)):
         return {'kind': _TENSORS, 'ranks': ranks, 'unknown_order': True}
-    if isinstance(arrays[0], ArrayShare) and arrays[0].order is not None:
+    if isinstance(arrays[0], Share) and arrays[0].order is not None:
         return _of_order(_SHARES, arrays[0].order, batch_size)
     return {
         'kind': _ARRAYS,
         'ranks': ranks,
-        'samples': len(arrays[0]),
+        'samples': _count_of(arrays[0]),
         'batch_size': batch_size,
         'shuffles': bool(named.get('shuffle', True)),
     }
 
 
-def _is_array(given):
+def _count_of(array: Any) -> int:
+    # A sparse matrix has no `len`.
+    return array.shape[0] if hasattr(array, 'shape') else len(array)
+
+
+def _is_array(given: Any) -> bool:
     return hasattr(given, '__len__') and not datasets.is_tensor(given)
 
 
-def _of_order(kind, order, batch_size):
+def _of_order(kind: str, order: Order, batch_size: int) -> Dict[str, Any]:
     return {'kind': kind, 'batch_size': batch_size, **order._asdict()}
 
 
-def check_known(data):
+def check_known(data: Dict[str, Any]) -> None:
     """Refuses data of which it will not be known which batches are over.
 
     Args:
@@ -99,7 +107,7 @@ def check_known(data):
         )
 
 
-def passed(saved, data):
+def passed(saved: Any, data: Dict[str, Any]) -> int:
     """How many batches of its first epoch `fit` passes over; a warning says if some come again.
 
     Args:
@@ -123,7 +131,7 @@ def passed(saved, data):
     return over
 
 
-def passing_over(named, batches):
+def passing_over(named: Dict[str, Any], batches: int) -> None:
     """Has what a step reads by itself begin with the batch to go on with.
 
     Args:
@@ -131,7 +139,7 @@ def passing_over(named, batches):
         batches: how many batches `fit` passes over.
     """
     name = 'generator' if 'generator' in named else 'x'
-    given = named.get(name)
+    given: Any = named.get(name)
     if not batches:
         return
     if isinstance(given, SequenceShard):
@@ -142,7 +150,7 @@ def passing_over(named, batches):
         named[name] = _with_as_many(given, batches)
 
 
-def _with_as_many(generator, batches):
+def _with_as_many(generator: Iterator[Any], batches: int) -> Iterator[Any]:
     """The same generator, which says so if it ends before a number of batches is over."""
     count = 0
     for batch in generator:
@@ -156,14 +164,16 @@ def _with_as_many(generator, batches):
         )
 
 
-def batches_over(batch, saved, now, orders=0):
-    """How many batches of an epoch are over on each rank.
+def batches_over(
+    batch: int, saved: Dict[str, Any], now: Dict[str, Any], orders: int = 0
+) -> Tuple[int, int]:
+    """How many batches of an epoch are over on each worker.
 
     Args:
         batch: how many were when the checkpoint was saved.
         saved: what `described` said of the data then.
         now: what it says now.
-        orders: how many ranks find the order of their samples in the checkpoint.
+        orders: how many workers find the order of their samples in the checkpoint.
 
     Returns:
         The number, and that of the samples (batches, of a `Sequence`) that are trained again, since
@@ -191,7 +201,7 @@ def batches_over(batch, saved, now, orders=0):
     return batch, 0
 
 
-def _batches_of_order(batch, saved, now):
+def _batches_of_order(batch: int, saved: Dict[str, Any], now: Dict[str, Any]) -> Tuple[int, int]:
     for name in ('count', 'seed', 'drop_remainder'):
         if saved[name] != now[name]:
             raise _changed('%s=%r' % (name, saved[name]), repr(now[name]))
@@ -202,7 +212,7 @@ def _batches_of_order(batch, saved, now):
     return over // in_batch, over % in_batch
 
 
-def _changed(before, now):
+def _changed(before: str, now: str) -> DataError:
     return DataError(
         'The checkpoint was saved within an epoch of %s, and now it is %s: it is not known where '
         'to go on. Give fit the data that it had, or load the weights alone with '

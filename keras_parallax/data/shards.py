@@ -2,13 +2,16 @@
 
 import itertools
 import os
+from typing import Any, Iterator
 
 from keras_parallax.compat import datasets, keras_api
-from keras_parallax.data import sequences, structures, worker
+from keras_parallax.data import conversion, sequences, structures, worker
 from keras_parallax.errors import DataError
 
 
-def shard(data, shuffle=True, seed=0, drop_remainder=True, epoch=0):
+def shard(
+    data: Any, shuffle: bool = True, seed: int = 0, drop_remainder: bool = True, epoch: int = 0
+) -> Any:
     """This worker's part of data: one of each N in a row, for N workers.
 
     Call it on every worker with the same data, in the same order: sort what `glob` has found. All
@@ -23,7 +26,8 @@ def shard(data, shuffle=True, seed=0, drop_remainder=True, epoch=0):
     | `tf.data.Dataset` | a `Dataset` of every N-th element; every worker runs it whole |
 
     Args:
-        data: one of these.
+        data: one of these. What `kp.data.arrays` takes instead of an array may be in place of an
+            array, but a list of strings is one of paths.
         shuffle: whether arrays, files and the batches of a `Sequence` have another order in each
             epoch; `False` for a `Sequence` that validates. Generators and `Dataset`s come in their
             own; `dataset.shuffle(size, seed=1)` shuffles alike on all workers.
@@ -59,7 +63,7 @@ def shard(data, shuffle=True, seed=0, drop_remainder=True, epoch=0):
     if _are_files(data):
         order = worker.order_of(len(data), 'files', shuffle, seed, drop_remainder)
         return [data[number] for number in order.of_rank(job.rank, epoch)]
-    if not (isinstance(data, (list, tuple, dict)) or hasattr(data, '__array__')):
+    if not (isinstance(data, (list, tuple, dict)) or _is_array(data)):
         raise DataError(
             'kp.data.shard takes arrays, a list of paths, a generator, a keras.utils.Sequence or a '
             'tf.data.Dataset, not a %s.' % type(data).__name__
@@ -70,14 +74,20 @@ def shard(data, shuffle=True, seed=0, drop_remainder=True, epoch=0):
     return structures.mapped(lambda array: array[rows], data)
 
 
-def _are_files(data):
+def _is_array(data: Any) -> bool:
+    return hasattr(data, '__array__') or conversion.is_sparse(data)
+
+
+def _are_files(data: Any) -> bool:
     return isinstance(data, (list, tuple)) and all(
         isinstance(value, (str, os.PathLike)) for value in data
     )
 
 
-def _every_nth(iterator, ranks, rank, drop_remainder):
-    """Of each `ranks` items of an iterator, the one of a rank, as soon as all are there."""
+def _every_nth(
+    iterator: Iterator[Any], ranks: int, rank: int, drop_remainder: bool
+) -> Iterator[Any]:
+    """Of each `ranks` items of an iterator, the one of a worker, as soon as all are there."""
     for group in itertools.count():
         items = list(itertools.islice(iterator, ranks))
         if len(items) == ranks:

@@ -3,18 +3,21 @@
 import types
 import warnings
 import weakref
+from typing import Any, Iterator, Optional
 
-from keras_parallax.data.order import Order, check, remainder_sentence
+from keras_parallax.data.sample_order import Order, check, remainder_sentence
+from keras_parallax.engine.job import job as job_module
+from keras_parallax.engine.job.job import Job
 from keras_parallax.errors import DataError, ScopeError
-from keras_parallax.job import job as job_module
+from keras_parallax.planning.plan_request import check_flag
 
 _SEEDS = 2**32
 
 #: The generators that `kp.data.shard` has made. Keras takes nothing else for one (TF 1.11).
-_shared = weakref.WeakSet()
+_shared: Any = weakref.WeakSet()
 
 
-def current():
+def current() -> Job:
     """The `Job` whose workers share the data.
 
     Raises:
@@ -29,13 +32,13 @@ def current():
     return job
 
 
-def seed_of(shuffle, seed):
+def seed_of(shuffle: Any, seed: Any) -> Optional[int]:
     """The seed of an `Order`.
 
     Raises:
-        DataError: it is none that all ranks could have.
+        DataError: it is none that all workers could have.
     """
-    if not shuffle:
+    if not check_flag('shuffle', shuffle, DataError):
         return None
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < _SEEDS:
         raise DataError(
@@ -45,7 +48,7 @@ def seed_of(shuffle, seed):
     return seed
 
 
-def order_of(count, things, shuffle, seed, drop_remainder):
+def order_of(count: int, things: str, shuffle: Any, seed: Any, drop_remainder: Any) -> Order:
     """The `Order` of a job's data; rank 0 says what becomes of the remainder.
 
     Args:
@@ -58,24 +61,25 @@ def order_of(count, things, shuffle, seed, drop_remainder):
     Raises:
         DataError: a worker would have nothing.
     """
+    drop_remainder = check_flag('drop_remainder', drop_remainder, DataError)
     order = Order(count, current().size, seed_of(shuffle, seed), drop_remainder)
     check(order, things)
     say(remainder_sentence(order, things))
     return order
 
 
-def shared(generator):
+def shared(generator: Iterator[Any]) -> Iterator[Any]:
     """The same generator, which is known from now on as one of a worker's items."""
     _shared.add(generator)
     return generator
 
 
-def is_shared(data):
+def is_shared(data: Any) -> bool:
     """Whether something is a generator of a worker's items."""
     return isinstance(data, types.GeneratorType) and data in _shared
 
 
-def say(sentence):
+def say(sentence: Optional[str]) -> None:
     """Warns on rank 0, if there is something to say."""
     if sentence and current().rank == 0:
         warnings.warn(sentence, stacklevel=4)

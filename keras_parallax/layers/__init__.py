@@ -1,5 +1,8 @@
 """Layers of ours, for both Keras packages."""
 
+from typing import Any, Dict, List
+
+from keras_parallax.compat.keras_api import KerasPackage
 from keras_parallax.compat.late_package import class_of
 from keras_parallax.layers.dynamic_embedding import DynamicEmbedding
 from keras_parallax.layers.embedding_bag import EmbeddingBag
@@ -7,6 +10,10 @@ from keras_parallax.layers.embedding_bag import EmbeddingBag
 __all__ = ['DynamicEmbedding', 'EmbeddingBag']
 
 
-def classes_of(package):
+def classes_of(package: KerasPackage) -> Dict[str, Any]:
     """What a `KerasPackage` has to know to read models with layers of ours: classes by name."""
     return {name: class_of(globals()[name], package) for name in __all__}
+
+
+def __dir__() -> List[str]:
+    return list(__all__)

@@ -1,11 +1,12 @@
 """Bags: several ids of a sample, whose rows are summed up or averaged."""
 
-from typing import NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional, Sequence, Union
 
 from keras_parallax.compat import tensorflow_api
 from keras_parallax.compat.tensorflow_api import static_shape, tf
+from keras_parallax.engine.session.run_errors import BATCH_MARK
 from keras_parallax.errors import PlanError
-from keras_parallax.session.run_errors import BATCH_MARK
+from keras_parallax.framework_types import Operation, Tensor
 
 COMBINERS = ('sum', 'mean', 'sqrtn')
 
@@ -18,19 +19,19 @@ class Entries(NamedTuple):
         bags: `[n]` int64, the number of the bag of each, in order.
         weights: `[n]`, or `None` if each is 1.
         count: the number of bags, a scalar of int64.
-        asked: the ids, each once.
-        places: `[n]` int32, the place of each id in `asked`.
+        unique_ids: the ids, each once.
+        places: `[n]` int32, the place of each id in `unique_ids`.
     """
 
     ids: tf.Tensor
     bags: tf.Tensor
     weights: Optional[tf.Tensor]
     count: tf.Tensor
-    asked: tf.Tensor
+    unique_ids: tf.Tensor
     places: tf.Tensor
 
 
-def require_combiner(combiner):
+def require_combiner(combiner: Any) -> None:
     """Raises `PlanError` if there is no such way to combine rows."""
     if combiner not in COMBINERS:
         raise PlanError(
@@ -39,7 +40,7 @@ def require_combiner(combiner):
         )
 
 
-def require_bags(inputs, name):
+def require_bags(inputs: Sequence[Tensor], name: str) -> None:
     """Raises `PlanError` if a list of tensors is none of bags, for the layer called `name`."""
     count, ids = len(inputs), inputs[0]
     if static_shape(ids).ndims == 1:
@@ -49,7 +50,7 @@ def require_bags(inputs, name):
             'row splits [batch + 1] beside ids [n], and weights [n] if there are any',
             ' and '.join('one of shape %s' % static_shape(tensor) for tensor in inputs),
         )
-        splits, *weights = inputs[1:]
+        splits, weights = inputs[1], inputs[2:]
         _require(splits.dtype.is_integer, name, 'integers as row splits', splits.dtype.name)
     else:
         weights = inputs[1:]
@@ -69,17 +70,19 @@ def require_bags(inputs, name):
         _require(fits, name, 'weights of the shape of ids', shapes)
 
 
-def _require(condition, name, takes, given):
+def _require(condition: bool, name: str, takes: str, given: str) -> None:
     if not condition:
         raise PlanError('The layer %s takes %s, but got %s.' % (name, takes, given))
 
 
-def entries_of(inputs, as_ids, padding_id, name):
+def entries_of(
+    inputs: Any, as_ids: Callable[[Tensor], Tensor], padding_id: Union[None, int, str], name: str
+) -> Entries:
     """The `Entries` of the inputs of a layer.
 
     Without weights they are made once for all tables that are asked for them: tables that are
     looked up with the same ids are pulled as one, as long as they are known to be the same
-    (`step/table_groups.py`).
+    (`engine/step/table_groups.py`).
 
     Args:
         inputs: a tensor, or a list of tensors, that `require_bags` has seen.
@@ -107,13 +110,13 @@ def entries_of(inputs, as_ids, padding_id, name):
     return graph._parallax_bags[key]
 
 
-def count_of_shape(shape):
+def count_of_shape(shape: Any) -> Optional[int]:
     """The number of bags by the shape of ids, or of a list of inputs; `None` if it is not known."""
     of_ids = shape[0] if isinstance(shape[0], (list, tuple)) else shape
     return of_ids[0] if len(of_ids) > 1 else None
 
 
-def combined(total, inputs, entries, combiner):
+def combined(total: Tensor, inputs: Any, entries: Entries, combiner: Optional[str]) -> Tensor:
     """The combined rows of each bag, given their weighted sums `[count, width]`."""
     ids = inputs[0] if isinstance(inputs, (list, tuple)) else inputs
     is_matrix = static_shape(ids).ndims == 2 and tensorflow_api.ragged_parts(ids) is None
@@ -122,7 +125,7 @@ def combined(total, inputs, entries, combiner):
     return output
 
 
-def sum_of_laid_out(rows, entries):
+def sum_of_laid_out(rows: Tensor, entries: Entries) -> Tensor:
     """The weighted sum of each bag's rows, `[count, width]`, of those of all ids, `[n, width]`."""
     if entries.weights is not None:
         rows *= _weights(entries, rows.dtype)[:, None]
@@ -132,8 +135,8 @@ def sum_of_laid_out(rows, entries):
     return tf.pad(total, [[0, tf.to_int32(missing)], [0, 0]])
 
 
-def sum_of_asked(rows, entries):
-    """The same, of the rows of `entries.asked`, by a matrix of bags and ids that multiplies them.
+def sum_of_unique(rows: Tensor, entries: Entries) -> Tensor:
+    """The same, of the rows of `entries.unique_ids`, which a matrix of bags and ids multiplies.
 
     So neither rows nor gradients are laid out as often as ids name them.
     """
@@ -143,7 +146,13 @@ def sum_of_asked(rows, entries):
     return tf.sparse_tensor_dense_matmul(matrix, rows)
 
 
-def _entries(ids, weights, as_ids, padding_id, name):
+def _entries(
+    ids: Any,
+    weights: Any,
+    as_ids: Callable[[Tensor], Tensor],
+    padding_id: Union[None, int, str],
+    name: str,
+) -> Entries:
     """The `Entries` of ids and weights, which are tensors, or pairs of values and row splits."""
     if isinstance(ids, tuple):
         values, splits = ids
@@ -172,7 +181,7 @@ def _entries(ids, weights, as_ids, padding_id, name):
     return Entries(values, bags, weights, count, *tf.unique(values))
 
 
-def _bags_between(splits, size, name):
+def _bags_between(splits: Tensor, size: Tensor, name: str) -> Tensor:
     """The number of the bag of each of `size` ids; a batch with bad row splits fails."""
     splits = tf.cast(splits, tf.int64)
     good = (
@@ -187,7 +196,7 @@ def _bags_between(splits, size, name):
         return tf.cumsum(tf.unsorted_segment_sum(tf.ones_like(begins), begins, size + 1))[:-1]
 
 
-def _checked(ids, weights, name):
+def _checked(ids: Any, weights: Any, name: str) -> Tensor:
     """The weights, flat; a batch fails that has others than its ids, or one that is NaN."""
     if isinstance(ids, tuple):
         places, own = (
@@ -212,18 +221,18 @@ def _checked(ids, weights, name):
         return tf.reshape(weights, [-1])
 
 
-def _check(condition, name, takes):
+def _check(condition: Tensor, name: str, takes: str) -> Operation:
     data = [BATCH_MARK, 'The layer %s %s' % (name, takes)]
     return tensorflow_api.raw_assert(condition, data, 1)
 
 
-def _weights(entries, dtype):
+def _weights(entries: Entries, dtype: Any) -> Tensor:
     if entries.weights is None:
         return tf.ones_like(entries.ids, dtype)
     return tf.cast(entries.weights, dtype)
 
 
-def _divided(total, entries, combiner):
+def _divided(total: Tensor, entries: Entries, combiner: Optional[str]) -> Tensor:
     if combiner == 'sum':
         return total
     weights = _weights(entries, total.dtype)

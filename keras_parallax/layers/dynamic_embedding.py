@@ -1,18 +1,24 @@
 """`DynamicEmbedding`: a table for ids that nobody has numbered."""
 
+from typing import Any, Callable, Dict, Optional, Sequence, Tuple, Union
+
+from typing_extensions import Unpack
+
 from keras_parallax.compat import graph_queries, index_storage, keras_api, tensorflow_api
-from keras_parallax.compat.stack import generation
+from keras_parallax.compat.installed_frameworks import generation
 from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.engine.session import graph_scope
+from keras_parallax.engine.session.graph_lock import lock_of
+from keras_parallax.engine.session.run_errors import BATCH_MARK, FULL_MARK
+from keras_parallax.engine.tables import float_ids, id_index, id_part
+from keras_parallax.engine.tables.id_index import IdIndex
+from keras_parallax.engine.tables.id_part import NO_ID
+from keras_parallax.engine.tables.id_policies import LFU, Admission, Eviction, as_policy
 from keras_parallax.errors import PlanError
+from keras_parallax.framework_types import Operation, Tensor
 from keras_parallax.layers import bags, first_values
+from keras_parallax.layers.keras_arguments import LayerArguments
 from keras_parallax.layers.late_layer import LateLayer
-from keras_parallax.session import graph_scope
-from keras_parallax.session.graph_lock import lock_of
-from keras_parallax.session.run_errors import BATCH_MARK, FULL_MARK
-from keras_parallax.tables import id_index, id_part
-from keras_parallax.tables.id_index import IdIndex
-from keras_parallax.tables.id_part import NO_ID
-from keras_parallax.tables.id_policies import LFU, Admission, Eviction, as_policy
 
 #: What `Embedding` takes that a table of ids that come and go has not.
 _NOT_TAKEN = (
@@ -34,7 +40,7 @@ class DynamicEmbedding(LateLayer):
     share: of a million different ones, once in 18 million tables.
 
     A new row begins with values that follow from the id and the initializer's seed alone: they are
-    the same on every rank, in whichever order ids arrive, and after a resume. In `predict` and
+    the same on every worker, in whichever order ids arrive, and after a resume. In `predict` and
     `evaluate` an id without a row is looked up as those values, and gets none. What trains with the
     learning phase 1 is training: `fit`, `train_on_batch`, and whoever feeds
     `keras.backend.learning_phase()`.
@@ -78,11 +84,11 @@ class DynamicEmbedding(LateLayer):
             package or in a loop, the learning phase is set for good, or a policy is given outside
             of a strategy; or, in the first training call, the optimizer keeps what an eviction
             cannot begin anew, or the layer was called with `trainable=False` and is to be trained;
-            or, with several ranks or servers, the strategy has `architecture='allreduce'`,
+            or, with several workers or servers, the strategy has `architecture='allreduce'`,
             overrides the table's class, or has `sync=False` where ids are evicted, or the layer was
             frozen after it was called.
         TableFullError: in a training batch, there is no row for a new id. The step then moves no
-            row, on any rank. Without a strategy this and the next one are TensorFlow's.
+            row, on any worker. Without a strategy this and the next one are TensorFlow's.
         DataError: a batch has the id -2**63, or, of bags, what `EmbeddingBag` refuses.
 
     Example:
@@ -108,16 +114,16 @@ class DynamicEmbedding(LateLayer):
 
     def __init__(
         self,
-        output_dim,
-        capacity,
-        admission=None,
-        eviction=None,
-        initializer='uniform',
-        combiner=None,
-        padding_id=None,
-        keras=None,
-        **kwargs,
-    ):
+        output_dim: int,
+        capacity: int,
+        admission: Optional[Admission] = None,
+        eviction: Optional[Eviction] = None,
+        initializer: Any = 'uniform',
+        combiner: Optional[str] = None,
+        padding_id: Union[None, int, str] = None,
+        keras: Optional[str] = None,
+        **kwargs: Unpack[LayerArguments],
+    ) -> None:
         del keras  # The class is of that package already.
         index_storage.require_locks()
         for name in _NOT_TAKEN:
@@ -145,7 +151,7 @@ class DynamicEmbedding(LateLayer):
         self.capacity = int(capacity)
         self.initializer = first_values.initializer_of(self._package, initializer, self.name)
 
-    def check_inputs(self, inputs):
+    def check_inputs(self, inputs: Sequence[Tensor]) -> None:
         """As `LateLayer.check_inputs`."""
         ids, problem = inputs[0], None
         if self.combiner is not None:
@@ -189,7 +195,7 @@ class DynamicEmbedding(LateLayer):
                 '%s gives rows in training alone. Leave it out.' % self.name
             )
 
-    def build(self, input_shape):
+    def build(self, input_shape: Any) -> None:
         """Makes the weights.
 
         Args:
@@ -199,6 +205,7 @@ class DynamicEmbedding(LateLayer):
             PlanError: variables are resources.
         """
         by_reference = index_storage.by_reference(self._package)
+        beside: Dict[str, Tuple[Callable[..., Tensor], Tuple[int, ...]]]
         beside = {id_part.IDS: (_no_ids, ())}
         admission, eviction = self.admission, self.eviction
         if eviction or (admission and admission.probability < 1):
@@ -241,7 +248,7 @@ class DynamicEmbedding(LateLayer):
         self.uses_learning_phase = True
         self.built = True
 
-    def call(self, inputs):
+    def call(self, inputs: Any) -> Tensor:
         """Looks ids up.
 
         Args:
@@ -251,17 +258,18 @@ class DynamicEmbedding(LateLayer):
         Returns:
             A tensor of one dimension more; with a combiner `[batch, output_dim]`.
         """
+        ids_of = lambda given: float_ids.watched(_as_ids(given), self.name)  # noqa: E731
         if self.combiner is not None:
-            entries = bags.entries_of(inputs, _as_ids, self.padding_id, self.name)
-            total = bags.sum_of_asked(self._values_of(entries.asked), entries)
+            entries = bags.entries_of(inputs, ids_of, self.padding_id, self.name)
+            total = bags.sum_of_unique(self._values_of(entries.unique_ids), entries)
             return bags.combined(total, inputs, entries, self.combiner)
-        ids = _as_ids(inputs)
+        ids = ids_of(inputs)
         unique, places = tf.unique(tf.reshape(ids, [-1]))
         output = _laid_out(self._values_of(unique), tf.reshape(places, tf.shape(ids)))
         output.set_shape(ids.shape.concatenate([self.output_dim]))
         return output
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Any) -> Tuple[Optional[int], ...]:
         """The shape of the output.
 
         Args:
@@ -274,7 +282,7 @@ class DynamicEmbedding(LateLayer):
             return super().compute_output_shape(input_shape)
         return bags.count_of_shape(input_shape), self.output_dim
 
-    def row_counts(self):
+    def row_counts(self) -> Dict[str, int]:
         """What has come of rows and ids, on all shards.
 
         Returns:
@@ -287,7 +295,7 @@ class DynamicEmbedding(LateLayer):
         found = self._package.backend.get_session().run(counts)
         return {name: int(value) for name, value in found.items()}
 
-    def get_config(self):
+    def get_config(self) -> Dict[str, Any]:
         """The arguments of `__init__`, as Keras writes them to a file."""
         config = super().get_config()
         for name in _NOT_TAKEN:
@@ -303,7 +311,7 @@ class DynamicEmbedding(LateLayer):
             padding_id=self.padding_id,
         )
 
-    def _values_of(self, ids):
+    def _values_of(self, ids: Tensor) -> Tensor:
         """The rows `[n, output_dim]` of ids `[n]`, each once, that get rows if this is training."""
         training = None
         if self.trainable and not id_index.is_to_predict():
@@ -337,7 +345,7 @@ class DynamicEmbedding(LateLayer):
         values.set_shape([None, self.output_dim])
         return values
 
-    def _room_check(self, ids, rows, training):
+    def _room_check(self, ids: Tensor, rows: Any, training: Tensor) -> Operation:
         """An operation that fails in training if there are too few rows."""
         says = 'the layer %s has no row left for a new id: its capacity is %d'
         if self.eviction is not None:
@@ -348,51 +356,51 @@ class DynamicEmbedding(LateLayer):
         fits = tf.logical_or(fits, tf.logical_not(training))
         return _check(fits, FULL_MARK, says % (self.name, self.capacity))
 
-    def _initial(self, ids):
+    def _initial(self, ids: Tensor) -> Tensor:
         dtype = self.embeddings.dtype.base_dtype
         return tf.cast(first_values.of_ids(ids, self.output_dim, self.initializer), dtype)
 
 
-def _as_ids(inputs):
+def _as_ids(inputs: Any) -> Tensor:
     """Ids of any shape, int64, of integers or strings."""
     if inputs.dtype == tf.string:
         return tf.string_to_hash_bucket_fast(inputs, 2**63 - 1)
     return tf.cast(inputs, tf.int64)
 
 
-def _no_ids(shape, dtype=None, **_):
+def _no_ids(shape: Any, dtype: Any = None, **_: Any) -> Tensor:
     """The weight of ids, of rows that none has yet."""
     del dtype
     return tf.fill([int(size) for size in shape], tf.constant(NO_ID, tf.int64))
 
 
-def _nothing(shape, dtype=None, **_):
+def _nothing(shape: Any, dtype: Any = None, **_: Any) -> Tensor:
     """What is counted, before anything is. Those of Keras are of another dtype."""
     del dtype
     return tf.fill([int(size) for size in shape], tf.constant(0, tf.int64))
 
 
-def _before_all_steps(shape, dtype=None, **_):
+def _before_all_steps(shape: Any, dtype: Any = None, **_: Any) -> Tensor:
     """The steps in which rows were used, before any was."""
     del dtype
     return tf.fill([int(size) for size in shape], tf.constant(-1, tf.int64))
 
 
-def _check(conditions, mark, says):
+def _check(conditions: Tensor, mark: str, says: str) -> Operation:
     return tensorflow_api.raw_assert(tf.reduce_all(conditions), [mark, says], 1)
 
 
 _GRADIENT = 'ParallaxLaidOutRows'
 
 
-def _laid_out(rows, places):
+def _laid_out(rows: Tensor, places: Tensor) -> Tensor:
     """Rows at places of any shape, such that the gradient of a row is summed up at once."""
     with rows.graph.gradient_override_map({'Gather': _GRADIENT, 'GatherV2': _GRADIENT}):
         return tf.gather(rows, places)
 
 
 @tf.RegisterGradient(_GRADIENT)
-def _gradient_of_laid_out(operation, gradient):
+def _gradient_of_laid_out(operation: Operation, gradient: Tensor) -> Tuple[Optional[Tensor], ...]:
     """The gradient of a gather by rows, as a tensor and not as `IndexedSlices`."""
     rows, places = operation.inputs[:2]
     count = tf.shape(rows)[0]

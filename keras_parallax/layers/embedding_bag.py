@@ -1,8 +1,14 @@
 """`EmbeddingBag`: several ids a field, whose rows are summed up or averaged."""
 
+from typing import Any, Dict, Optional, Sequence, Tuple
+
+from typing_extensions import Unpack
+
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.errors import PlanError
+from keras_parallax.framework_types import Tensor
 from keras_parallax.layers import bags
+from keras_parallax.layers.keras_arguments import EmbeddingArguments
 from keras_parallax.layers.late_layer import LateLayer
 
 #: From this width of a row on, it costs less to find repeated ids than to lay their rows out.
@@ -60,7 +66,7 @@ class EmbeddingBag(LateLayer):
         ```python
         >>> import keras, numpy as np, keras_parallax as kp
         >>> with kp.ParallaxStrategy() as strategy:
-        ...     tags, likes = keras.layers.Input((4,)), keras.layers.Input((4,))
+        ...     tags, likes = [keras.layers.Input((4,), dtype='int32') for _ in range(2)]
         ...     bag = kp.layers.EmbeddingBag(100, 2, combiner='sum', padding_id=-1)
         ...     both = keras.layers.concatenate([bag(tags), bag(likes)])
         ...     model = keras.models.Model([tags, likes], both)
@@ -77,8 +83,14 @@ class EmbeddingBag(LateLayer):
     base = staticmethod(lambda package: package.module.layers.Embedding)
 
     def __init__(
-        self, input_dim, output_dim, combiner='mean', padding_id=None, keras=None, **kwargs
-    ):
+        self,
+        input_dim: int,
+        output_dim: int,
+        combiner: str = 'mean',
+        padding_id: Optional[int] = None,
+        keras: Optional[str] = None,
+        **kwargs: Unpack[EmbeddingArguments],
+    ) -> None:
         del keras  # The class is of that package already.
         bags.require_combiner(combiner)
         if padding_id is not None and int(padding_id) != padding_id:
@@ -89,11 +101,11 @@ class EmbeddingBag(LateLayer):
         self.combiner = combiner
         self.padding_id = None if padding_id is None else int(padding_id)
 
-    def check_inputs(self, inputs):
+    def check_inputs(self, inputs: Sequence[Tensor]) -> None:
         """As `LateLayer.check_inputs`."""
         bags.require_bags(inputs, self.name)
 
-    def call(self, inputs):
+    def call(self, inputs: Any) -> Tensor:
         """Combines the rows of each bag.
 
         Args:
@@ -106,10 +118,10 @@ class EmbeddingBag(LateLayer):
         if self.output_dim < WIDE:
             total = bags.sum_of_laid_out(tf.gather(self.embeddings, entries.ids), entries)
         else:
-            total = bags.sum_of_asked(tf.gather(self.embeddings, entries.asked), entries)
+            total = bags.sum_of_unique(tf.gather(self.embeddings, entries.unique_ids), entries)
         return bags.combined(total, inputs, entries, self.combiner)
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Any) -> Tuple[Optional[int], int]:
         """The shape of the output.
 
         Args:
@@ -120,14 +132,14 @@ class EmbeddingBag(LateLayer):
         """
         return bags.count_of_shape(input_shape), self.output_dim
 
-    def get_config(self):
+    def get_config(self) -> Dict[str, Any]:
         """The arguments of `__init__`, as Keras writes them to a file."""
         config = dict(super().get_config(), combiner=self.combiner, padding_id=self.padding_id)
         config.pop('mask_zero')
         return config
 
 
-def _as_ids(values):
+def _as_ids(values: Tensor) -> Tensor:
     """Ids of any shape, int32 or int64, of numbers."""
     if not values.dtype.is_integer:
         return tf.cast(values, tf.int32)

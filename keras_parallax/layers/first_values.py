@@ -1,16 +1,19 @@
 """What rows of a `DynamicEmbedding` begin with: numbers that follow from the id and a seed."""
 
 import zlib
+from typing import Any
 
+from keras_parallax.compat.keras_api import KerasPackage
 from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.engine.tables import id_hashes
 from keras_parallax.errors import PlanError
-from keras_parallax.tables import id_hashes
+from keras_parallax.framework_types import Tensor
 
 _NAMES = ('uniform', 'normal', 'zeros', 'ones')
 _KINDS = ('RandomUniform', 'RandomNormal', 'Constant', 'Zeros', 'Ones')
 
 
-def initializer_of(package, given, name):
+def initializer_of(package: KerasPackage, given: Any, name: str) -> Any:
     """The initializer, of Keras, with a seed.
 
     Args:
@@ -40,7 +43,7 @@ def initializer_of(package, given, name):
     return made
 
 
-def of_ids(ids, width, initializer):
+def of_ids(ids: Tensor, width: int, initializer: Any) -> Tensor:
     """The values `[n, width]` that the rows of ids `[n]` begin with.
 
     Args:

@@ -1,14 +1,17 @@
 """Layers that are of one Keras package or the other, whichever a script uses."""
 
+from typing import Any, Sequence
+
 from keras_parallax.compat import keras_api
 from keras_parallax.compat.late_package import LatePackage
 from keras_parallax.errors import PlanError
+from keras_parallax.framework_types import Tensor
 
 
 class LateLayer(LatePackage):
     """A layer of ours. A class says what it derives from, and what it takes."""
 
-    def __call__(self, inputs, *args, **kwargs):
+    def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Tensor:
         """Calls the layer on tensors of its package's models.
 
         Args:
@@ -33,7 +36,7 @@ class LateLayer(LatePackage):
         self.check_inputs(given)
         return super().__call__(inputs, *args, **kwargs)
 
-    def check_inputs(self, inputs):
+    def check_inputs(self, inputs: Sequence[Tensor]) -> None:
         """Raises `PlanError` if the layer does not take a list of tensors.
 
         It is called before Keras has seen them: Keras 2.15 wraps errors of `call`.

@@ -1,5 +1,7 @@
 """Metrics of all samples of the job, not means of the workers' own, for both Keras packages."""
 
+from typing import List
+
 from keras_parallax.metrics.auc import AUC
 from keras_parallax.metrics.group_auc import GroupAUC
 from keras_parallax.metrics.log_loss import Calibration, LogLoss, NormalizedEntropy
@@ -14,3 +16,7 @@ __all__ = [
     'PrecisionAtK',
     'RecallAtK',
 ]
+
+
+def __dir__() -> List[str]:
+    return list(__all__)

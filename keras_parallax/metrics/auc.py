@@ -2,6 +2,7 @@
 
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.errors import PlanError
+from keras_parallax.framework_types import Tensor
 from keras_parallax.metrics.sums import SumMetric
 
 
@@ -50,21 +51,21 @@ class AUC(SumMetric):
         ```
     """
 
-    def __init__(self, num_thresholds=10000, name='auc'):
+    def __init__(self, num_thresholds: int = 10000, name: str = 'auc') -> None:
         if num_thresholds < 2:
             raise PlanError('AUC needs at least 2 thresholds, but got %r.' % num_thresholds)
         super().__init__(name)
         self.size = 2 * num_thresholds
         self._intervals = num_thresholds
 
-    def sums_of(self, labels, predictions, weights):
+    def sums_of(self, labels: Tensor, predictions: Tensor, weights: Tensor) -> Tensor:
         """How many negative samples there are in each interval, and then how many positive ones."""
         intervals = tf.cast(predictions * self._intervals, tf.int32)
         intervals = tf.minimum(intervals, self._intervals - 1)
         places = intervals + tf.cast(labels, tf.int32) * self._intervals
         return tf.unsorted_segment_sum(weights, places, self.size)
 
-    def value_of(self, sums):
+    def value_of(self, sums: Tensor) -> Tensor:
         """The share of pairs in which the positive sample is ahead."""
         negatives, positives = tf.split(sums, 2)
         behind = tf.cumsum(negatives, exclusive=True) + negatives / 2

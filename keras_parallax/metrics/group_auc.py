@@ -1,7 +1,10 @@
 """The area under the ROC curve within groups, such as the samples of one user."""
 
+from typing import Optional, Tuple
+
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.errors import PlanError
+from keras_parallax.framework_types import Model, Tensor
 from keras_parallax.metrics.sums import SumMetric
 
 #: Strings are told apart by so many hashes.
@@ -66,7 +69,7 @@ class GroupAUC(SumMetric):
         ```
     """
 
-    def __init__(self, groups, max_samples=1000000, name='group_auc'):
+    def __init__(self, groups: str, max_samples: int = 1000000, name: str = 'group_auc') -> None:
         if max_samples < 1:
             raise PlanError(
                 'GroupAUC needs to keep at least 1 sample, but got max_samples=%r.' % max_samples
@@ -74,11 +77,13 @@ class GroupAUC(SumMetric):
         super().__init__(name)
         self.groups, self.max_samples = groups, max_samples
 
-    def takes(self, predictions):
+    def takes(self, predictions: Tensor) -> Tuple[Tensor, str]:
         """Any number."""
         return tf.reduce_all(tf.equal(predictions, predictions)), 'takes no prediction that is NaN'
 
-    def samples_of_batch(self, model, y_true, y_pred, sample_weight=None):
+    def samples_of_batch(
+        self, model: Model, y_true: Tensor, y_pred: Tensor, sample_weight: Optional[Tensor] = None
+    ) -> Tuple[Tensor, ...]:
         """A batch as `group_samples.GroupSamples` takes it; one with bad values fails.
 
         Args:
@@ -115,7 +120,7 @@ class GroupAUC(SumMetric):
                 groups = tf.string_to_hash_bucket_fast(groups, _HASHES)
             return tf.cast(groups, tf.int64), predictions, weights, tf.cast(labels, tf.bool)
 
-    def _groups_of(self, model):
+    def _groups_of(self, model: Model) -> Tensor:
         inputs = dict(zip(model.input_names, model.inputs))
         if self.groups not in inputs:
             raise PlanError(

@@ -1,17 +1,22 @@
-"""Samples with the group that each belongs to, on one rank and on all: what is kept of an epoch."""
+"""Samples and their groups, on one worker and on all: what is kept of an epoch."""
+
+from typing import List
 
 import numpy as np
+
+from keras_parallax.engine.job.job import Job
+from keras_parallax.framework_types import Array
 
 #: A sample, 21 bytes.
 SAMPLE = np.dtype(
     [('group', np.int64), ('prediction', np.float64), ('weight', np.float32), ('label', np.bool_)]
 )
 
-#: Bits of a hash that tell whether a group is kept; others tell which rank compares its samples.
+#: Bits of a hash that tell whether a group is kept; others tell which worker compares its samples.
 _LEVEL_BITS = 32
 
 
-def hashes_of(groups):
+def hashes_of(groups: Array) -> Array:
     """Hashes of 64 bits, of which each bit depends on all of the group's number.
 
     It is the mixing function of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom
@@ -29,7 +34,7 @@ def hashes_of(groups):
     return mixed ^ (mixed >> np.uint64(31))
 
 
-def of_level(samples, level):
+def of_level(samples: Array, level: int) -> Array:
     """Those of the groups that a level keeps: one of `2 ** level` groups, each as a whole."""
     if not level:
         return samples
@@ -37,7 +42,7 @@ def of_level(samples, level):
     return samples[low == 0]
 
 
-def sums_of_groups(samples):
+def sums_of_groups(samples: Array) -> Array:
     """The areas under the groups' ROC curves, each times its weight, summed up; and the weights.
 
     A group weighs what its samples do. Of equal predictions, half of the pairs count. Groups
@@ -79,9 +84,9 @@ def sums_of_groups(samples):
 
 
 class GroupSamples:
-    """The samples of this rank, of all groups or, if they are too many, of some.
+    """The samples of this worker, of all groups or, if they are too many, of some.
 
-    Whether a group is kept depends on its number alone, so the ranks keep the same groups as soon
+    Whether a group is kept depends on its number alone, so the workers keep the same groups as soon
     as they agree on the level.
 
     Args:
@@ -92,18 +97,19 @@ class GroupSamples:
         count: how many samples are kept.
     """
 
-    def __init__(self, most):
+    def __init__(self, most: int) -> None:
         self.level = self.count = 0
-        self._most, self._parts = most, []
+        self._most = most
+        self._parts: List[Array] = []
 
-    def add(self, *columns):
+    def add(self, *columns: Array) -> None:
         """Adds samples.
 
         Args:
             *columns: an array for each field of `SAMPLE`, in that order.
         """
         samples = np.empty(len(columns[0]), SAMPLE)
-        for name, column in zip(SAMPLE.names, columns):
+        for name, column in zip(SAMPLE.names or (), columns):
             samples[name] = column
         samples = of_level(samples, self.level)
         self._parts.append(samples)
@@ -113,16 +119,16 @@ class GroupSamples:
             self._parts = [of_level(self.samples(), self.level)]
             self.count = len(self._parts[0])
 
-    def samples(self):
+    def samples(self) -> Array:
         """All that are kept, an array of `SAMPLE`."""
         self._parts = [np.concatenate([np.empty(0, SAMPLE)] + self._parts)]
         return self._parts[0]
 
-    def sums_of_share(self, job):
-        """The sums of the groups whose samples this rank compares. A collective call.
+    def sums_of_share(self, job: Job) -> Array:
+        """The sums of the groups whose samples this worker compares. A collective call.
 
-        Each rank is sent all samples of some groups, wherever they are. They go one share after the
-        other, so that no rank holds more than its own samples and about as many again.
+        Each worker is sent all samples of some groups, wherever they are. They go one share after
+        the other, so that no worker holds more than its own samples and about as many again.
 
         Args:
             job: the `Job`.

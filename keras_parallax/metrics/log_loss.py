@@ -1,13 +1,14 @@
 """How well predictions are probabilities: log loss, normalized entropy, calibration."""
 
 from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.framework_types import Tensor
 from keras_parallax.metrics.sums import SumMetric, totals
 
 #: How close to 0 and 1 a prediction counts at most, as in Keras's own losses.
 _EPSILON = 1e-7
 
 
-def _losses(labels, predictions):
+def _losses(labels: Tensor, predictions: Tensor) -> Tensor:
     """The log loss of each sample."""
     predictions = tf.clip_by_value(predictions, _EPSILON, 1 - _EPSILON)
     return -labels * tf.log(predictions) - (1 - labels) * tf.log(1 - predictions)
@@ -39,10 +40,10 @@ class LogLoss(SumMetric):
         ```
     """
 
-    def __init__(self, name='log_loss'):
+    def __init__(self, name: str = 'log_loss') -> None:
         super().__init__(name)
 
-    def sums_of(self, labels, predictions, weights):
+    def sums_of(self, labels: Tensor, predictions: Tensor, weights: Tensor) -> Tensor:
         """The losses, and the samples."""
         return totals(weights * _losses(labels, predictions), weights)
 
@@ -76,14 +77,14 @@ class NormalizedEntropy(SumMetric):
 
     size = 3
 
-    def __init__(self, name='normalized_entropy'):
+    def __init__(self, name: str = 'normalized_entropy') -> None:
         super().__init__(name)
 
-    def sums_of(self, labels, predictions, weights):
+    def sums_of(self, labels: Tensor, predictions: Tensor, weights: Tensor) -> Tensor:
         """The losses, the samples, and the positive ones."""
         return totals(weights * _losses(labels, predictions), weights, weights * labels)
 
-    def value_of(self, sums):
+    def value_of(self, sums: Tensor) -> Tensor:
         """The loss of a sample, over the entropy of the labels."""
         share = sums[2] / sums[1]
         entropy = -share * tf.log(share) - (1 - share) * tf.log(1 - share)
@@ -116,9 +117,9 @@ class Calibration(SumMetric):
         ```
     """
 
-    def __init__(self, name='calibration'):
+    def __init__(self, name: str = 'calibration') -> None:
         super().__init__(name)
 
-    def sums_of(self, labels, predictions, weights):
+    def sums_of(self, labels: Tensor, predictions: Tensor, weights: Tensor) -> Tensor:
         """The predictions, and the positive samples."""
         return totals(weights * predictions, weights * labels)

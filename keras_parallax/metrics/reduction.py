@@ -1,24 +1,28 @@
-"""The sums of all ranks, and what follows from them: once an epoch, and once an evaluation."""
+"""The sums of all workers, and what follows from them: once an epoch, and once an evaluation."""
+
+from typing import Any, Container, Dict, List, Sequence
 
 import numpy as np
 
+from keras_parallax.engine.job.job import Job
 from keras_parallax.errors import MetricMismatchError
+from keras_parallax.framework_types import Model
 from keras_parallax.metrics.layers import SampleLayer, layers_of
 
 
-def is_needed(model):
+def is_needed(model: Model) -> bool:
     """Whether a model has metrics whose values are not known before they are asked for."""
     return any(isinstance(layer, SampleLayer) for layer in layers_of(model).values())
 
 
-def begin_epoch(model):
+def begin_epoch(model: Model) -> None:
     """Has the sums kept of what a model trains on and validates from now on."""
     for layer in layers_of(model).values():
         layer.begin_epoch()
 
 
-def end_epoch(model, names):
-    """This rank's sums of an epoch: dict from names in the logs, of which all are given."""
+def end_epoch(model: Model, names: Container[str]) -> Dict[str, Any]:
+    """This worker's sums of an epoch: dict from names in the logs, of which all are given."""
     sums = {}
     for name, layer in layers_of(model).items():
         if not layer.in_epoch:
@@ -31,40 +35,42 @@ def end_epoch(model, names):
     return sums
 
 
-def abandon_epoch(model):
+def abandon_epoch(model: Model) -> None:
     """Forgets an epoch that has not come to its end."""
     for layer in layers_of(model).values():
         layer.in_epoch = False
 
 
-def report(model, sums):
-    """What a rank tells the others before they add up their sums, for `values_of_all`.
+def report(model: Model, sums: Dict[str, Any]) -> List[Any]:
+    """What a worker tells the others before they add up their sums, for `values_of_all`.
 
     Args:
         model: the model.
-        sums: dict from names in the logs to this rank's sums.
+        sums: dict from names in the logs to this worker's sums.
     """
     sizes = {name: layer.metric.size for name, layer in layers_of(model).items()}
     return [[list(pair) for pair in sorted(sizes.items())], sorted(sums)]
 
 
-def values_of_all(job, model, sums, reports):
+def values_of_all(
+    job: Job, model: Model, sums: Dict[str, Any], reports: Sequence[List[Any]]
+) -> Dict[str, float]:
     """The values of all samples of the job, by name. A collective call if there are any.
 
     Args:
         job: the `Job`.
         model: the model.
-        sums: as `report` takes them; a rank may lack some, where it has no samples.
-        reports: the `report` of each rank.
+        sums: as `report` takes them; a worker may lack some, where it has no samples.
+        reports: the `report` of each worker.
 
     Raises:
-        MetricMismatchError: the ranks' models have different metrics.
+        MetricMismatchError: the workers' models have different metrics.
     """
     layers = layers_of(model)
     if any(metrics != reports[0][0] for metrics, _ in reports):
         raise MetricMismatchError(
-            'The ranks have different metrics of kp.metrics, or with other thresholds: %s. Compile '
-            'the model with the same ones on every rank.'
+            'The workers have different metrics of kp.metrics, or with other thresholds: %s. '
+            'Compile the model with the same ones on every worker.'
             % ', '.join(
                 'rank %d has %s' % (rank, ' and '.join('%s (%d sums)' % tuple(one) for one in each))
                 if each
@@ -82,8 +88,8 @@ def values_of_all(job, model, sums, reports):
     return {name: of_name[name].value_of(of) for name, of in zip(names, np.split(total, ends))}
 
 
-def values_of_rank(model, sums):
-    """The values of this rank's samples alone that Keras does not know, by name.
+def values_of_rank(model: Model, sums: Dict[str, Any]) -> Dict[str, float]:
+    """The values of this worker's samples alone that Keras does not know, by name.
 
     Args:
         model: the model.
@@ -98,8 +104,8 @@ def values_of_rank(model, sums):
     }
 
 
-def evaluated(job, model, results):
-    """What `model.evaluate` has returned on this rank, with the values of all ranks' samples."""
+def evaluated(job: Job, model: Model, results: Any) -> Any:
+    """What `model.evaluate` has returned on this worker, but of all workers' samples."""
     layers = layers_of(model)
     if not layers:
         return results

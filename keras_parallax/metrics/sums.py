@@ -1,11 +1,14 @@
 """What metrics have in common whose value follows from sums over samples."""
 
+from typing import List, NoReturn, Optional, Tuple
+
 from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.engine.session.run_errors import BATCH_MARK
 from keras_parallax.errors import PlanError
-from keras_parallax.session.run_errors import BATCH_MARK
+from keras_parallax.framework_types import Operation, Tensor
 
 
-def totals(*values):
+def totals(*values: Tensor) -> Tensor:
     """The sums of vectors, a vector."""
     return tf.stack(list(map(tf.reduce_sum, values)))
 
@@ -26,11 +29,11 @@ class SumMetric:
 
     size = 2
 
-    def __init__(self, name):
+    def __init__(self, name: str) -> None:
         # Keras writes it to a file of the model, as it does with a function's.
         self.name = self.__name__ = name
 
-    def sums_of(self, labels, predictions, weights):
+    def sums_of(self, labels: Tensor, predictions: Tensor, weights: Tensor) -> Tensor:
         """The sums over some samples, a vector of float64.
 
         Args:
@@ -40,22 +43,26 @@ class SumMetric:
         """
         raise NotImplementedError
 
-    def value_of(self, sums):
+    def value_of(self, sums: Tensor) -> Tensor:
         """The metric, a scalar, given the sums over all samples: the first over the second."""
         return sums[0] / sums[1]
 
-    def __call__(self, y_true, y_pred):
+    def __call__(self, y_true: Tensor, y_pred: Tensor) -> NoReturn:
         """Refuses to be called as a function, of whose values Keras would make a mean."""
         raise PlanError(
             'The metric %s is for models of a ParallaxStrategy: make the strategy before '
             'model.compile().' % self.name
         )
 
-    def sums_of_batch(self, y_true, y_pred, sample_weight=None):
+    def sums_of_batch(
+        self, y_true: Tensor, y_pred: Tensor, sample_weight: Optional[Tensor] = None
+    ) -> Tensor:
         """The sums over a batch, given Keras's tensors; a batch with bad values fails."""
         return self.sums_of(*self.checked(y_true, y_pred, sample_weight))
 
-    def checked(self, y_true, y_pred, sample_weight=None):
+    def checked(
+        self, y_true: Tensor, y_pred: Tensor, sample_weight: Optional[Tensor] = None
+    ) -> Tuple[Tensor, Tensor, Tensor]:
         """Labels, predictions and weights as `sums_of` takes them, given Keras's tensors.
 
         A batch with bad values fails.
@@ -80,7 +87,7 @@ class SumMetric:
             weights = tf.reshape(tf.cast(weights, tf.float64), [tf.shape(labels)[0], -1])[:, 0]
             return labels, predictions, weights
 
-    def shape_of(self, y_pred):
+    def shape_of(self, y_pred: Tensor) -> List[int]:
         """The shape in which `sums_of` gets labels and predictions.
 
         Raises:
@@ -91,17 +98,17 @@ class SumMetric:
             raise self._misshapen(y_pred, 'one prediction for each sample')
         return [-1]
 
-    def takes(self, predictions):
+    def takes(self, predictions: Tensor) -> Tuple[Tensor, str]:
         """Whether it takes all of some predictions, a tensor, and a sentence: which it takes."""
         # Nothing is true of NaN.
         good = (predictions >= 0) & (predictions <= 1)
         return tf.reduce_all(good), 'takes predictions from 0 to 1, of which none is NaN'
 
-    def _misshapen(self, y_pred, takes):
+    def _misshapen(self, y_pred: Tensor, takes: str) -> PlanError:
         return PlanError(
             'The metric %s takes %s, but the output %s has the shape %s.'
             % (self.name, takes, y_pred.name.split('/')[0], y_pred.shape)
         )
 
-    def _check(self, condition, takes):
+    def _check(self, condition: Tensor, takes: str) -> Operation:
         return tf.Assert(condition, [BATCH_MARK, 'The metric %s %s' % (self.name, takes)])

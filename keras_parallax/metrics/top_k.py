@@ -1,31 +1,34 @@
 """How many of the items with the highest predictions are right ones."""
 
+from typing import List, Tuple
+
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.errors import PlanError
+from keras_parallax.framework_types import Tensor
 from keras_parallax.metrics.sums import SumMetric, totals
 
 
 class _AtK(SumMetric):
     """A mean over samples of something about their `k` items with the highest predictions."""
 
-    def __init__(self, k, name):
+    def __init__(self, k: int, name: str) -> None:
         if k < 1:
             raise PlanError('The metric %s needs a k of at least 1, but got %r.' % (name, k))
         super().__init__(name)
         self._k = k
 
-    def shape_of(self, y_pred):
+    def shape_of(self, y_pred: Tensor) -> List[int]:
         """Samples by items."""
         items = y_pred.shape.as_list()[1] if y_pred.shape.ndims == 2 else None
         if items is None or items < self._k:
             raise self._misshapen(y_pred, 'at least %d predictions for each sample' % self._k)
         return [-1, items]
 
-    def takes(self, predictions):
+    def takes(self, predictions: Tensor) -> Tuple[Tensor, str]:
         """Any number."""
         return tf.reduce_all(tf.equal(predictions, predictions)), 'takes no prediction that is NaN'
 
-    def _hits(self, labels, predictions):
+    def _hits(self, labels: Tensor, predictions: Tensor) -> Tensor:
         """How many of each sample's first items are right."""
         _, first = tf.nn.top_k(predictions, self._k)
         chosen = tf.reduce_sum(tf.one_hot(first, labels.shape[1].value, dtype=tf.float64), 1)
@@ -59,10 +62,10 @@ class PrecisionAtK(_AtK):
         ```
     """
 
-    def __init__(self, k, name='precision_at_k'):
+    def __init__(self, k: int, name: str = 'precision_at_k') -> None:
         super().__init__(k, name)
 
-    def sums_of(self, labels, predictions, weights):
+    def sums_of(self, labels: Tensor, predictions: Tensor, weights: Tensor) -> Tensor:
         """The samples' precisions, and the samples."""
         precisions = self._hits(labels, predictions) / self._k
         return totals(weights * precisions, weights)
@@ -95,10 +98,10 @@ class RecallAtK(_AtK):
         ```
     """
 
-    def __init__(self, k, name='recall_at_k'):
+    def __init__(self, k: int, name: str = 'recall_at_k') -> None:
         super().__init__(k, name)
 
-    def sums_of(self, labels, predictions, weights):
+    def sums_of(self, labels: Tensor, predictions: Tensor, weights: Tensor) -> Tensor:
         """The samples' recalls, and the samples that have any."""
         right = tf.reduce_sum(labels, 1)
         weights = weights * tf.cast(right > 0, tf.float64)

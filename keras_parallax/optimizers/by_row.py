@@ -1,14 +1,31 @@
-"""`RowwiseAdagrad` and `LazyAdam`: what they compute is in `updates/row_rules.py`."""
+"""`RowwiseAdagrad` and `LazyAdam`: what they compute is in `engine/updates/optimizers/`."""
+
+from typing import Any, Dict, List, Optional, Tuple
+
+from typing_extensions import TypedDict, Unpack
 
 from keras_parallax.compat.late_package import LatePackage
-from keras_parallax.compat.row_optimizers import base_of
-from keras_parallax.updates.row_rules import RULES
+from keras_parallax.compat.optimizer_bases import base_of
+from keras_parallax.engine.updates.optimizers import RowRule, adam, rowwise_adagrad, rule_of
+from keras_parallax.framework_types import Tensor
+
+
+class OptimizerArguments(TypedDict, total=False):
+    """The arguments that optimizers of ours hand on to Keras's, for type checkers."""
+
+    name: str
+    clipnorm: float
+    clipvalue: float
+    global_clipnorm: float
+    #: With TensorFlow 2, another name of `lr`.
+    learning_rate: Any
 
 
 class _ByRow(LatePackage):
     """An optimizer by a `RowRule`: a row without a gradient, and its slots, stand still.
 
-    In a strategy, `updates/table_updates.py` applies the rule to rows of tables, or Keras does.
+    In a strategy, `engine/updates/table_updates.py` applies the rule to rows of tables, or Keras
+    does.
 
     Args:
         settings: dict from names to numbers, those of the rule, `'lr'` and `'decay'` among them.
@@ -18,26 +35,26 @@ class _ByRow(LatePackage):
 
     base = staticmethod(base_of)
     #: The names of what it keeps for each row.
-    slots = ()
+    slots: Tuple[str, ...] = ()
 
-    def __init__(self, settings, epsilon, **kwargs):
+    def __init__(self, settings: Dict[str, Any], epsilon: Optional[float], **kwargs: Any) -> None:
         super().__init__(settings, **kwargs)
         self.epsilon = self._package.backend.epsilon() if epsilon is None else epsilon
 
     @property
-    def _rule(self):
-        classes = [cls.__name__ for cls in type(self).__mro__]
-        return RULES[next(name for name in classes if name in RULES)]
+    def _rule(self) -> RowRule:
+        rules = (rule_of(cls.__name__) for cls in type(self).__mro__)
+        return next(rule for rule in rules if rule is not None)
 
-    def slot_shape(self, shape):
+    def slot_shape(self, shape: List[int]) -> List[int]:
         """The shape of a slot of a variable of a shape, both lists."""
         return self._rule.slot_shape(shape)
 
-    def step(self, gradient, slots):
+    def step(self, gradient: Tensor, slots: List[Tensor]) -> Tuple[Tensor, List[Tensor]]:
         """By how much to decrease rows, and their new slots, of a gradient and slots, tensors."""
         return self._rule.step(self.settings(gradient.dtype.base_dtype), gradient, slots)
 
-    def get_config(self):
+    def get_config(self) -> Dict[str, Any]:
         """The arguments of `__init__`, as Keras writes them to a file."""
         return dict(super().get_config(), epsilon=self.epsilon)
 
@@ -74,7 +91,8 @@ class RowwiseAdagrad(_ByRow):
         ```python
         >>> import keras, numpy as np, keras_parallax as kp
         >>> with kp.ParallaxStrategy() as strategy:
-        ...     model = keras.models.Sequential([keras.layers.Embedding(9, 8, input_length=1)])
+        ...     model = keras.models.Sequential([
+        ...         keras.layers.InputLayer((1,), dtype='int32'), keras.layers.Embedding(9, 8)])
         ...     model.compile(kp.optimizers.RowwiseAdagrad(lr=0.1), 'mse')
         >>> loss = model.train_on_batch(np.array([[7], [3]]), np.zeros([2, 1, 8]))
         >>> [weight.shape for weight in model.optimizer.get_weights()]
@@ -82,9 +100,16 @@ class RowwiseAdagrad(_ByRow):
         ```
     """
 
-    slots = ('accumulator',)
+    slots = rowwise_adagrad.SLOTS
 
-    def __init__(self, lr=0.01, decay=0.0, epsilon=None, keras=None, **kwargs):
+    def __init__(
+        self,
+        lr: Any = 0.01,
+        decay: float = 0.0,
+        epsilon: Optional[float] = None,
+        keras: Optional[str] = None,
+        **kwargs: Unpack[OptimizerArguments],
+    ) -> None:
         del keras  # The class is of that package already.
         super().__init__(dict(lr=lr, decay=decay), epsilon, **kwargs)
 
@@ -93,8 +118,8 @@ class LazyAdam(_ByRow):
     """Adam that moves the rows which have a gradient, and their slots, and no others.
 
     The formula of a row is that of Keras's `Adam`, as in TF-Addons' `LazyAdam` and in PyTorch's
-    `SparseAdam`. Other variables, and tables whose gradient is a
-    tensor (with a regularizer, or made dense), are updated as by `Adam`. It is what
+    `SparseAdam`. Other variables, and tables whose gradient has all rows (with a regularizer, or
+    tied), are updated as by `Adam`. It is what
     `ParallaxOptimizer('adam', sparse_update='lazy')` does, as an optimizer, also for plain Keras.
 
     It takes the same packages as `RowwiseAdagrad`, and is loaded alike.
@@ -115,7 +140,8 @@ class LazyAdam(_ByRow):
         ```python
         >>> import keras, numpy as np, keras_parallax as kp
         >>> with kp.ParallaxStrategy() as strategy:
-        ...     model = keras.models.Sequential([keras.layers.Embedding(9, 8, input_length=1)])
+        ...     model = keras.models.Sequential([
+        ...         keras.layers.InputLayer((1,), dtype='int32'), keras.layers.Embedding(9, 8)])
         ...     model.compile(kp.optimizers.LazyAdam(lr=0.1), 'mse')
         >>> before = model.get_weights()[0]
         >>> loss = model.train_on_batch(np.array([[7], [3]]), np.zeros([2, 1, 8]))
@@ -124,11 +150,18 @@ class LazyAdam(_ByRow):
         ```
     """
 
-    amsgrad, slots = False, ('m', 'v')
+    slots = adam.SLOTS
 
     def __init__(
-        self, lr=0.001, beta_1=0.9, beta_2=0.999, decay=0.0, epsilon=None, keras=None, **kwargs
-    ):
+        self,
+        lr: Any = 0.001,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        decay: float = 0.0,
+        epsilon: Optional[float] = None,
+        keras: Optional[str] = None,
+        **kwargs: Unpack[OptimizerArguments],
+    ) -> None:
         del keras
         settings = dict(lr=lr, decay=decay, beta_1=beta_1, beta_2=beta_2)
         super().__init__(settings, epsilon, **kwargs)

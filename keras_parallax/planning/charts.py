@@ -1,7 +1,7 @@
 """Where the parts of the page's pictures lie. Pure functions, in pixels from the upper left."""
 
 import math
-from typing import List, NamedTuple, Tuple
+from typing import Callable, List, Mapping, NamedTuple, Sequence, Tuple
 
 #: Of the curves: size of the picture, and its margins.
 WIDTH, HEIGHT = 760, 340
@@ -34,7 +34,7 @@ class LineChart(NamedTuple):
     up: List[Tick]
 
 
-def line_chart(curves):
+def line_chart(curves: Mapping[str, Sequence[Tuple[float, float]]]) -> LineChart:
     """Lays curves out over two logarithmic axes.
 
     Args:
@@ -58,13 +58,13 @@ def line_chart(curves):
     )
 
 
-def _scale(low, high, begin, end):
+def _scale(low: float, high: float, begin: float, end: float) -> Callable[[float], float]:
     """A function from values to places, by their logarithms."""
     span = math.log(high / low) or 1.0
     return lambda value: round(begin + (end - begin) * math.log(value / low) / span, 1)
 
 
-def log_ticks(low, high):
+def log_ticks(low: float, high: float) -> List[float]:
     """Values for the marks of a logarithmic axis, from at most `low` to at least `high`.
 
     They are powers of ten, or those times 1, 2 and 5 where there would be few.
@@ -90,7 +90,7 @@ def log_ticks(low, high):
     return values[begin : max(end, begin + 1) + 1]
 
 
-def apart(places):
+def apart(places: Sequence[float]) -> List[float]:
     """Moves the places of lines of text down, as far as they would overlap.
 
     Example:
@@ -114,7 +114,7 @@ class Segment(NamedTuple):
     value: float
 
 
-def stacked(bars, width):
+def stacked(bars: Sequence[Sequence[float]], width: float) -> List[List[Segment]]:
     """Lays bars of several pieces out, the longest of which takes the whole width.
 
     Args:

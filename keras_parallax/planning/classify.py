@@ -6,7 +6,9 @@ which the gradient's type misleads: a regularizer turns the sum of gradients den
 table could stay sparse, and weight tying makes it dense for good.
 """
 
-from typing import FrozenSet, NamedTuple, Optional, Tuple
+from typing import FrozenSet, Iterable, NamedTuple, Optional, Tuple
+
+import numpy as np
 
 from keras_parallax.errors import PlanError
 from keras_parallax.planning.units import counted
@@ -32,9 +34,14 @@ class VariableUse(NamedTuple):
         regularizer: `None`, `BY_ROW` (a sum over rows, so it can be computed shard by shard) or
             `WHOLE_TABLE`.
         constraint: `None`, `BY_ROW` (each row is projected by itself) or `WHOLE_TABLE`.
-        asked_by: a number for the ids that it is looked up with, the same for variables that are
+        ids_key: a number for the ids that it is looked up with, the same for variables that are
             looked up with the same ids; `None` if it is not looked up.
         formula: `None`, or `WHOLE_TABLE` if the optimizer's formula looks at more than a row.
+        row_mask: whether a gradient that is exchanged whole comes with a number for each row,
+            because the optimizer must know which rows were looked up.
+        in_loops: whether plain Keras has a tensor as its gradient although the loss looks it up,
+            as a function of TensorFlow 2 does in a loop.
+        on_shards: whether it is a table on shards already, for another loss, and stays there.
     """
 
     name: str
@@ -44,8 +51,29 @@ class VariableUse(NamedTuple):
     whole_reads: Tuple[str, ...] = ()
     regularizer: Optional[str] = None
     constraint: Optional[str] = None
-    asked_by: Optional[int] = None
+    ids_key: Optional[int] = None
     formula: Optional[str] = None
+    row_mask: bool = False
+    in_loops: bool = False
+    on_shards: bool = False
+
+    @property
+    def whole_gradient(self) -> int:
+        """How many numbers are sent to exchange its gradient whole."""
+        return numbers_in(self.shape, self.row_mask)
+
+
+def numbers_in(shape: Tuple[int, ...], row_mask: bool) -> int:
+    """How many numbers a variable of a shape has, and one more for each row with a mask.
+
+    Example:
+        ```python
+        >>> numbers_in((10, 2), row_mask=True)
+        30
+        ```
+    """
+    size = int(np.prod(shape, dtype=np.int64))
+    return size + shape[0] if row_mask else size
 
 
 class Described(NamedTuple):
@@ -59,7 +87,7 @@ class Described(NamedTuple):
     """
 
     name: str
-    shape: tuple
+    shape: Tuple[int, ...]
     dtype: str
     rows: bool = False
 
@@ -68,7 +96,7 @@ class Reach(NamedTuple):
     """How far the formula of an optimizer reaches.
 
     Attributes:
-        together: why every rank must hold all variables, in words, or `None`.
+        together: why every worker must hold all variables, in words, or `None`.
         whole: the names of the variables that it updates as a whole only.
         reason: why it does, in words.
     """
@@ -89,12 +117,13 @@ class Class(NamedTuple):
     reason: str
 
 
-def classify(use, override=None):
+def classify(use: VariableUse, override: Optional[str] = None) -> Class:
     """Tells whether a variable is dense or sparse, and why.
 
     Args:
         use: a `VariableUse`.
-        override: `None`, `'dense'` or `'sparse'`: what the user asked for.
+        override: `None`, `'dense'` or `'sparse'`: what the user asked for. A table on shards stays
+            sparse.
 
     Returns:
         A `Class`.
@@ -116,6 +145,8 @@ def classify(use, override=None):
     natural = _natural_class(use)
     if override is None or override == natural.kind:
         return natural
+    if override == DENSE and use.on_shards:
+        return Class(natural.kind, '%s; on shards already, so not made dense' % natural.reason)
     if override == DENSE:
         return Class(DENSE, 'made dense by the user (it is %s)' % natural.reason)
     raise PlanError(
@@ -124,7 +155,14 @@ def classify(use, override=None):
     )
 
 
-def _natural_class(use):
+def _natural_class(use: VariableUse) -> Class:
+    if use.on_shards and use.whole_reads:
+        looked_up = 'looked up by rows and also ' if use.lookups else ''
+        return Class(
+            SPARSE,
+            '%sread whole by %s; on shards already, so all of its rows are pushed in each step'
+            % (looked_up, _listed(use.whole_reads)),
+        )
     if not use.lookups:
         return Class(DENSE, 'read whole by %s' % _listed(use.whole_reads))
     if use.whole_reads:
@@ -150,6 +188,6 @@ _IN_WORDS = {
 }
 
 
-def _listed(operations):
+def _listed(operations: Iterable[str]) -> str:
     names = sorted({_IN_WORDS.get(operation, operation) for operation in operations})
     return ', '.join(names) if names else 'no operation of the loss'

@@ -2,17 +2,24 @@
 
 Pure arithmetic. The source is the cost model of Parallax (Kim et al., EuroSys 2019, arXiv
 1808.02621, its table of bytes that a machine transfers in a step): `w` bytes of variable, a
-fraction `alpha` of it touched by a worker's batch, `N` machines. Parallax counts sent and received
-together, and one worker a machine; here they are apart, row numbers are counted too, and a host may
-run several workers. Only what crosses the network counts, so one host alone sends nothing.
+fraction `d` of it touched by a worker's batch (the density, `alpha` in the paper), `N` machines.
+Parallax counts sent and received together, and one worker a machine; here they are apart, row
+numbers are counted too, and a host may run several workers. Only what crosses the network counts,
+so one host alone sends nothing.
 """
 
-from typing import NamedTuple
+from typing import Any, Iterable, NamedTuple, NoReturn, Optional, Tuple
 
 import numpy as np
 
+from keras_parallax.framework_types import DType
+
 #: The integer types in which row numbers travel, smallest first.
 _ID_TYPES = ('uint8', 'uint16', 'int32', 'int64')
+
+
+#: A number, or an array with one for each of several machines.
+Number = Any
 
 
 class Cluster(NamedTuple):
@@ -35,19 +42,19 @@ class Cluster(NamedTuple):
     workers_per_host: int = 1
     bandwidth: float = 1.25e9
     # An order of magnitude, from the curve published for Parallax's language model
-    # (`tests/unit/planning/test_partition_fit.py`): at 128 x 20 words for each of 48 workers it
-    # rises by 1.5 ms a partition of three variables together. `partitions='search'` measures it.
+    # (`tests/unit/tuning/test_partition_fit.py`): at 128 x 20 words for each of 48 workers it
+    # rises by 1.5 ms a shard of three variables together. `partitions='search'` measures it.
     message_seconds: float = 2e-4
     local_aggregation: bool = True
     dedicated_servers: bool = False
     accumulate_steps: int = 1
 
     @property
-    def workers(self):
+    def workers(self) -> int:
         """Number of workers in the job."""
         return self.hosts * self.workers_per_host
 
-    def machine_of(self, server, servers):
+    def machine_of(self, server: int, servers: int) -> int:
         """The number of the machine on which a server runs; workers' hosts come first.
 
         There are as many servers as workers, as hosts, or as dedicated machines.
@@ -56,7 +63,7 @@ class Cluster(NamedTuple):
             return self.hosts + server
         return server * self.hosts // servers
 
-    def for_decisions(self):
+    def for_decisions(self) -> 'Cluster':
         """The cluster by which kinds of exchange are compared.
 
         On one host nothing crosses the network; its workers are then compared as if each were a
@@ -70,16 +77,18 @@ class Cluster(NamedTuple):
 class Traffic(NamedTuple):
     """Bytes that one host sends to others, and receives from them, in a step."""
 
-    sent: float = 0.0
-    received: float = 0.0
+    sent: Number = 0.0
+    received: Number = 0.0
 
-    def __add__(self, other):
+    # `tuple.__add__` concatenates.
+    def __add__(self, other: 'Traffic') -> 'Traffic':  # type: ignore[override]
         return Traffic(self.sent + other.sent, self.received + other.received)
 
-    __radd__ = None
+    def __radd__(self, other: Any) -> NoReturn:
+        raise TypeError('Traffic can be added to Traffic only.')
 
 
-def id_dtype(rows):
+def id_dtype(rows: int) -> str:
     """The smallest integer type in which the numbers of `rows` rows travel, as a dtype's name.
 
     Example:
@@ -91,18 +100,20 @@ def id_dtype(rows):
     return next(name for name in _ID_TYPES if rows - 1 <= np.iinfo(name).max)
 
 
-def id_bytes_of(rows):
+def id_bytes_of(rows: int) -> int:
     """Bytes in which the number of one of `rows` rows travels."""
     return np.dtype(id_dtype(rows)).itemsize
 
 
-class Halved(NamedTuple):
-    """What travels in half precision: `gradients`, and the rows that are pulled."""
+class Fp16(NamedTuple):
+    """What travels in half precision, as `Compression.fp16`: `gradients`, and pulled rows."""
 
     gradients: bool = False
     pulls: bool = False
 
-    def row_bytes(self, width, dtype, stored=None):
+    def row_bytes(
+        self, width: int, dtype: DType, stored: Optional[DType] = None
+    ) -> Tuple[int, int]:
         """Bytes of a row as it is pulled, and of its gradient as it is pushed.
 
         It is pulled as servers keep it: as `stored`, if that is another dtype.
@@ -111,74 +122,83 @@ class Halved(NamedTuple):
         return pulled, row_bytes(width, dtype, self.gradients)
 
 
-NOTHING_HALVED = Halved()
+NO_FP16 = Fp16()
 
 
-def row_bytes(width, dtype, halved=False):
+def row_bytes(width: int, dtype: DType, fp16: bool = False) -> int:
     """Bytes of a row of `width` values on the network.
 
-    Halved, rows travel in half precision, with an exponent each. Those that would not get smaller
-    do not.
+    With `fp16` each row travels in half precision, with an exponent, unless that makes it no
+    smaller.
     """
     dtype = np.dtype(dtype)
     whole = width * dtype.itemsize
-    return min(whole, 2 * (width + 1)) if halved and dtype.kind == 'f' else whole
+    return min(whole, 2 * (width + 1)) if fp16 and dtype.kind == 'f' else whole
 
 
-def wire_bytes(size, dtype, fp16=False):
+def wire_bytes(size: float, dtype: DType, fp16: bool = False) -> float:
     """Bytes on the network of gradients of `size` bytes in memory: `fp16` makes floats two each."""
     dtype = np.dtype(dtype)
     return size * 2 / dtype.itemsize if fp16 and dtype.kind == 'f' else size
 
 
-def union_alpha(alpha, workers):
-    """The fraction of a table that several workers touch together, if one touches `alpha`.
+def union_density(density: float, workers: int) -> float:
+    """The fraction of a table that several workers touch together, if one touches `density`.
 
     Assumes that they draw their batches independently and that all rows are alike, in which case it
     is exact. Where some rows are more frequent than others the workers share more of them, so it is
     an upper bound (Jensen's inequality, row by row).
     """
-    return 1.0 - (1.0 - alpha) ** workers
+    return 1.0 - (1.0 - density) ** workers
 
 
-def host_alpha(alpha, cluster):
+def host_density(density: float, cluster: Cluster) -> float:
     """The fraction of a table that crosses the network for one host.
 
-    With local aggregation that is the union over the host's workers (see `union_alpha`), without
+    With local aggregation that is the union over the host's workers (see `union_density`), without
     it the sum, which may exceed 1.
     """
     if cluster.local_aggregation:
-        return union_alpha(alpha, cluster.workers_per_host)
-    return alpha * cluster.workers_per_host
+        return union_density(density, cluster.workers_per_host)
+    return density * cluster.workers_per_host
 
 
-def pushed_alpha(alpha, cluster):
+def pushed_density(density: float, cluster: Cluster) -> float:
     """The fraction of a table whose gradients a worker sends for a batch, in the mean.
 
     Of several batches whose gradients are exchanged at once, those of a row are summed before.
     """
     if cluster.accumulate_steps == 1:
-        return alpha
-    return union_alpha(alpha, cluster.accumulate_steps) / cluster.accumulate_steps
+        return density
+    return union_density(density, cluster.accumulate_steps) / cluster.accumulate_steps
 
 
-def host_pushes(alpha, cluster):
-    """The same of a host, as `host_alpha` has it for what a host pulls."""
+def host_pushes(density: float, cluster: Cluster) -> float:
+    """The same of a host, as `host_density` has it for what a host pulls."""
     steps = cluster.accumulate_steps
-    return host_alpha(pushed_alpha(alpha, cluster) * steps, cluster) / steps
+    return host_density(pushed_density(density, cluster) * steps, cluster) / steps
 
 
-def servers(rows, row_bytes, gradient_bytes, alpha, cluster, id_bytes=0, share=None, works=True):
+def servers(
+    rows: float,
+    row_bytes: float,
+    gradient_bytes: float,
+    density: float,
+    cluster: Cluster,
+    id_bytes: float = 0,
+    share: Optional[Number] = None,
+    works: Number = True,
+) -> Traffic:
     """A sparse variable on servers: each touched row is pulled once and pushed once.
 
-    Parallax's row "sparse, PS": `4 alpha w (N - 1) / N` for both directions together. A host pulls
+    Parallax's row "sparse, PS": `4 d w (N - 1) / N` for both directions together. A host pulls
     and pushes what its batch touches outside its own shards, and serves the same to the others.
 
     Args:
         rows: number of rows of the table.
         row_bytes: bytes of a row as it is pulled.
         gradient_bytes: bytes of a row's gradient as it is pushed.
-        alpha: the fraction of rows that a worker touches.
+        density: the fraction of rows that a worker touches.
         cluster: the `Cluster`.
         id_bytes: bytes of a row's number, which travels with each pull and each push.
         share: the fraction of the table's rows that lie on this host; `1 / N` if `None`. An array
@@ -189,14 +209,20 @@ def servers(rows, row_bytes, gradient_bytes, alpha, cluster, id_bytes=0, share=N
         The host's `Traffic`.
     """
     share = 1.0 / cluster.hosts if share is None else share
-    pulled, pushed = [rows * part(alpha, cluster) for part in (host_alpha, host_pushes)]
+    pulled, pushed = [rows * part(density, cluster) for part in (host_density, host_pushes)]
     # Its own workers' rows do not cross the network.
     away, served = (1.0 - share) * works, share * (cluster.hosts - 1.0 * works)
-    back, asked = pulled * row_bytes, pulled * id_bytes + pushed * (id_bytes + gradient_bytes)
-    return Traffic(away * asked + served * back, away * back + served * asked)
+    back, forth = pulled * row_bytes, pulled * id_bytes + pushed * (id_bytes + gradient_bytes)
+    return Traffic(away * forth + served * back, away * back + served * forth)
 
 
-def dense_servers(size, gradient_size, cluster, share=None, works=True):
+def dense_servers(
+    size: float,
+    gradient_size: float,
+    cluster: Cluster,
+    share: Optional[Number] = None,
+    works: Number = True,
+) -> Traffic:
     """A dense variable on servers: all of it is pulled and pushed; arguments as of `servers`.
 
     Parallax's row "dense, PS": `4 w (N - 1) / N` for both directions together.
@@ -204,10 +230,12 @@ def dense_servers(size, gradient_size, cluster, share=None, works=True):
     return servers(1, size, gradient_size, 1.0, cluster, share=share, works=works)
 
 
-def allgather(rows, gradient_bytes, alpha, cluster, id_bytes=0):
+def allgather(
+    rows: float, gradient_bytes: float, density: float, cluster: Cluster, id_bytes: float = 0
+) -> Traffic:
     """A sparse variable that every worker holds: everybody gets everybody's rows.
 
-    Parallax's row "sparse, AR": `2 alpha w (N - 1)` for both directions together. In the ring of
+    Parallax's row "sparse, AR": `2 d w (N - 1)` for both directions together. In the ring of
     all workers, each passes on the rows of every other; a host's link carries what its last worker
     passes to the next host. Rows that several workers touch travel once for each of them. Rows that
     a batch names twice are taken to be summed before, as this package does; Horovod itself sends
@@ -215,12 +243,12 @@ def allgather(rows, gradient_bytes, alpha, cluster, id_bytes=0):
     """
     if cluster.hosts == 1:
         return Traffic()
-    pushed = pushed_alpha(alpha, cluster) * rows
+    pushed = pushed_density(density, cluster) * rows
     passed = (cluster.workers - 1) * pushed * (gradient_bytes + id_bytes)
     return Traffic(passed, passed)
 
 
-def allreduce(gradient_size, cluster):
+def allreduce(gradient_size: float, cluster: Cluster) -> Traffic:
     """A dense gradient summed in a ring, given its bytes on the network: a host's `Traffic`.
 
     Parallax's row "dense, AR": `4 w (N - 1) / N` for both directions together. The ring of Gloo and
@@ -233,34 +261,36 @@ def allreduce(gradient_size, cluster):
     return Traffic(passed, passed)
 
 
-def floor(dense_size, tables, cluster):
+def floor(
+    dense_size: float, tables: Iterable[Tuple[float, float, float, float]], cluster: Cluster
+) -> Traffic:
     """The least that a host can send: what predictions and measurements are compared with.
 
     Each row that a host's batch touches comes once and its gradient goes once, unless its shard is
     on that host, which it is not where servers have machines of their own; dense gradients, of
     `dense_size` bytes, go around a ring of hosts. Row numbers are not counted. For each sparse
-    variable, `tables` has `(rows, row_bytes, gradient_bytes, alpha)`.
+    variable, `tables` has `(rows, row_bytes, gradient_bytes, density)`.
     """
     ideal = cluster._replace(local_aggregation=True)
     share = 0.0 if cluster.dedicated_servers else None
     total = allreduce(dense_size, ideal._replace(workers_per_host=1))
-    for rows, row_bytes, gradient_bytes, alpha in tables:
-        total += servers(rows, row_bytes, gradient_bytes, alpha, ideal, share=share)
+    for rows, row_bytes, gradient_bytes, density in tables:
+        total += servers(rows, row_bytes, gradient_bytes, density, ideal, share=share)
     return total
 
 
-def update_bytes(size, slots, alpha, cluster, whole):
+def update_bytes(size: float, slots: float, density: float, cluster: Cluster, whole: bool) -> float:
     """Bytes of memory that the owners of a table read and write to update it once, all together.
 
     The table and its slots of the same size are read once and written once: every row if `whole`,
     otherwise the touched ones.
     """
     steps = cluster.accumulate_steps
-    touched = 1.0 if whole else union_alpha(alpha, cluster.workers * steps)
+    touched = 1.0 if whole else union_density(density, cluster.workers * steps)
     return 2 * (1 + slots) * size * touched / steps
 
 
-def step_seconds(traffic, bandwidth):
+def step_seconds(traffic: Traffic, bandwidth: float) -> float:
     """Time in which a link, of so many bytes per second and direction, carries a `Traffic`."""
     # Links carry both directions at once.
     return max(traffic.sent, traffic.received) / bandwidth

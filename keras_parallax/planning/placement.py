@@ -1,27 +1,28 @@
 """How many shards a variable has, and on which servers they lie. Pure functions."""
 
 import collections
-from collections.abc import Mapping
-from typing import NamedTuple
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Hashable,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 from keras_parallax.planning import architectures, costs
 from keras_parallax.planning import classify as rules
-from keras_parallax.planning.search import Found, Search
+from keras_parallax.planning.planned_variables import PlannedVariable
+from keras_parallax.planning.planned_variables import Shard as Shard
+from keras_parallax.planning.search_request import Found, Search
 from keras_parallax.planning.units import counted, seconds_in_words
 
 #: A variable of so few bytes is no burden to the memory of a single machine.
 _SMALL_BYTES = 64 * 2**20
-
-
-class Shard(NamedTuple):
-    """A part of a table.
-
-    Row `r` of a table of `n` shards is row `r // n` of shard `r % n`: the frequent ids, which are
-    usually the small ones, spread over all shards.
-    """
-
-    server: int
-    rows: int
 
 
 class Weight(NamedTuple):
@@ -36,20 +37,20 @@ class Weight(NamedTuple):
 
     rows: int
     bytes: int
-    traffic: float = None
+    traffic: Optional[float] = None
 
 
-def together(weights):
+def together(weights: Sequence[Weight]) -> Weight:
     """The `Weight` of variables of as many rows each that are placed as one."""
-    traffic = [weight.traffic for weight in weights]
+    traffic = [weight.traffic for weight in weights if weight.traffic is not None]
     return Weight(
         weights[0].rows,
         sum(weight.bytes for weight in weights),
-        None if None in traffic else sum(traffic),
+        sum(traffic) if len(traffic) == len(weights) else None,
     )
 
 
-def rows_of_shard(rows, shards, shard):
+def rows_of_shard(rows: int, shards: int, shard: int) -> int:
     """Number of rows of shard number `shard` when `rows` rows are split over `shards` shards.
 
     Example:
@@ -61,7 +62,9 @@ def rows_of_shard(rows, shards, shard):
     return (rows - shard + shards - 1) // shards
 
 
-def shard_count(weight, weights, servers, machines, cluster):
+def shard_count(
+    weight: Weight, weights: Sequence[Weight], servers: int, machines: int, cluster: costs.Cluster
+) -> int:
     """Chooses a variable's number of shards from the cost model.
 
     More shards spread a variable's traffic more evenly over the machines' links, but each is a
@@ -79,7 +82,9 @@ def shard_count(weight, weights, servers, machines, cluster):
     return min(range(least, most + 1), key=lambda count: _seconds(count, weight, machines, cluster))
 
 
-def _bounds(weight, weights, servers, machines):
+def _bounds(
+    weight: Weight, weights: Sequence[Weight], servers: int, machines: int
+) -> Tuple[int, int]:
     """The smallest and the largest number of shards that a variable may get."""
     # A table of fewer rows than servers has a shard for each row: no shard is ever empty.
     most = max(1, min(servers, weight.rows))
@@ -87,14 +92,22 @@ def _bounds(weight, weights, servers, machines):
     return max(1, min(most, -int(-weight.bytes // fair_bytes))), most
 
 
-def _seconds(count, weight, machines, cluster):
+def _seconds(count: int, weight: Weight, machines: int, cluster: costs.Cluster) -> float:
     """What depends on the number of a variable's shards in the time of a step."""
     excess = -(-count // machines) / count - 1.0 / machines
     # Links carry both directions at once, so half of the traffic counts.
-    return weight.traffic * excess / 2 / cluster.bandwidth + count * cluster.message_seconds
+    traffic = weight.traffic or 0.0
+    return traffic * excess / 2 / cluster.bandwidth + count * cluster.message_seconds
 
 
-def why_count(count, weight, weights, servers, machines, cluster):
+def why_count(
+    count: int,
+    weight: Weight,
+    weights: Sequence[Weight],
+    servers: int,
+    machines: int,
+    cluster: costs.Cluster,
+) -> str:
     """Why `shard_count` has come to a number, in words; arguments as it takes them.
 
     Example:
@@ -126,7 +139,12 @@ def why_count(count, weight, weights, servers, machines, cluster):
     return '; '.join([words] + others)
 
 
-def place(counts, weights, machines, heaviest_first=False):
+def place(
+    shard_counts: Sequence[int],
+    weights: Sequence[Weight],
+    machines: Sequence[int],
+    heaviest_first: bool = False,
+) -> List[Tuple[Shard, ...]]:
     """Places shards on servers so that no server carries more than it must.
 
     The load of a server, or of a machine, is the larger of its shares of all bytes and of all
@@ -140,22 +158,22 @@ def place(counts, weights, machines, heaviest_first=False):
     all_bytes = sum(weight.bytes for weight in weights) or 1
     all_traffic = sum(weight.traffic or 0.0 for weight in weights) or 1.0
 
-    def shares(size, traffic):
+    def shares(size: float, traffic: Optional[float]) -> Tuple[float, float]:
         return size / all_bytes, (traffic or 0.0) / all_traffic
 
-    order = range(len(weights))
+    order: Sequence[int] = range(len(weights))
     if heaviest_first:
         order = sorted(
             order,
-            key=lambda number: max(shares(*weights[number][1:])) / counts[number],
+            key=lambda number: max(shares(*weights[number][1:])) / shard_counts[number],
             reverse=True,
         )
     on_server = [(0, 0.0)] * len(machines)
     on_machine = {machine: (0, 0.0) for machine in machines}
-    placed = [()] * len(weights)
+    placed: List[Tuple[Shard, ...]] = [()] * len(weights)
     for number in order:
-        weight, count = weights[number], counts[number]
-        shards = []
+        weight, count = weights[number], shard_counts[number]
+        shards: List[Shard] = []
         while len(shards) < count:
             for server in _by_load(machines, on_server, on_machine, shares)[: count - len(shards)]:
                 rows = rows_of_shard(weight.rows, count, len(shards))
@@ -168,10 +186,15 @@ def place(counts, weights, machines, heaviest_first=False):
     return placed
 
 
-def _by_load(machines, on_server, on_machine, shares):
+def _by_load(
+    machines: Sequence[int],
+    on_server: Sequence[Tuple[float, float]],
+    on_machine: Mapping[int, Tuple[float, float]],
+    shares: Callable[[float, float], Tuple[float, float]],
+) -> List[int]:
     """All servers, in the order in which they take the shards of one variable."""
 
-    def heaviness(load):
+    def heaviness(load: Tuple[float, float]) -> Tuple[float, ...]:
         return tuple(sorted(shares(*load), reverse=True))
 
     servers = sorted(range(len(machines)), key=lambda server: heaviness(on_server[server]))
@@ -184,12 +207,20 @@ def _by_load(machines, on_server, on_machine, shares):
     return sorted(servers, key=turns.__getitem__)
 
 
-def in_one_piece(use):
+def in_one_piece(use: rules.VariableUse) -> bool:
     """Whether something of a `VariableUse` but for its lookups reaches over the whole table."""
     return rules.WHOLE_TABLE in (use.regularizer, use.constraint, use.formula)
 
 
-def with_shards(uses, planned, servers, architecture, partitions, cluster, fp16):
+def with_shards(
+    uses: Sequence[rules.VariableUse],
+    planned: List[PlannedVariable],
+    servers: int,
+    architecture: str,
+    partitions: Any,
+    cluster: costs.Cluster,
+    fp16: costs.Fp16,
+) -> List[PlannedVariable]:
     """Gives shards to those `PlannedVariable`s that lie on servers, in place, and returns all."""
     chosen = [
         number
@@ -197,15 +228,15 @@ def with_shards(uses, planned, servers, architecture, partitions, cluster, fp16)
         if variable.kind == rules.SPARSE or architecture == architectures.PS
     ]
     machines = [cluster.machine_of(server, servers) for server in range(servers)]
-    groups = collections.OrderedDict()
+    by_key: Dict[Hashable, List[int]] = collections.OrderedDict()
     for number in chosen:
         key = _placed_as(uses[number], planned[number], partitions, servers)
-        groups.setdefault(key, []).append(number)
-    groups = list(groups.values())
+        by_key.setdefault(key, []).append(number)
+    groups = list(by_key.values())
     weights = [
         together([_weight(planned[number], cluster, fp16) for number in group]) for group in groups
     ]
-    counts, reasons = [], []
+    shard_counts, reasons = [], []
     for (first, *_), weight in zip(groups, weights):
         wanted = _wanted(planned[first], partitions, servers)
         if in_one_piece(uses[first]):
@@ -218,28 +249,30 @@ def with_shards(uses, planned, servers, architecture, partitions, cluster, fp16)
             given = weight, weights, servers, len(set(machines)), cluster
             count = shard_count(*given)
             reason = why_count(count, *given)
-        counts.append(count)
+        shard_counts.append(count)
         reasons.append(reason)
     traffic_known = any(weight.traffic is not None for weight in weights)
-    placed = place(counts, weights, machines, heaviest_first=traffic_known)
+    placed = place(shard_counts, weights, machines, heaviest_first=traffic_known)
     for group, shards, reason in zip(groups, placed, reasons):
         for number in group:
             planned[number] = planned[number]._replace(shards=shards, count_reason=reason)
     return planned
 
 
-def _placed_as(use, variable, partitions, servers):
+def _placed_as(
+    use: rules.VariableUse, variable: PlannedVariable, partitions: Any, servers: int
+) -> Hashable:
     """A key: variables that have the same are placed as one, so that their rows travel together."""
     wanted = _wanted(variable, partitions, servers)
     # Several in the same few pieces would burden the few servers that hold them.
     uneven = in_one_piece(use) or (wanted is not None and wanted % servers)
-    if use.asked_by is None or variable.kind != rules.SPARSE or uneven:
+    if use.ids_key is None or variable.kind != rules.SPARSE or uneven:
         return variable.name
     dtypes = variable.dtype, variable.row_dtype
-    return use.asked_by, wanted, variable.rows, dtypes, variable.alpha
+    return use.ids_key, wanted, variable.rows, dtypes, variable.density
 
 
-def _wanted(variable, partitions, servers):
+def _wanted(variable: PlannedVariable, partitions: Any, servers: int) -> Optional[int]:
     if isinstance(partitions, Search):
         return partitions.wanted(variable.name, servers) if variable.kind == rules.SPARSE else None
     if isinstance(partitions, Mapping):
@@ -247,18 +280,18 @@ def _wanted(variable, partitions, servers):
     return partitions if variable.kind == rules.SPARSE else None
 
 
-def _weight(variable, cluster, fp16):
+def _weight(variable: PlannedVariable, cluster: costs.Cluster, fp16: costs.Fp16) -> Weight:
     # That it has shards tells in what they hold it.
     variable = variable._replace(shards=(Shard(0, variable.rows),))
     size = variable.stored_bytes
     # A table that the user made dense is pulled whole.
-    alpha = variable.alpha if variable.kind == rules.SPARSE else 1.0
-    if alpha is None:
+    density = variable.density if variable.kind == rules.SPARSE else 1.0
+    if density is None:
         return Weight(variable.rows, size)
     gradients = costs.wire_bytes(variable.bytes, variable.dtype, fp16.gradients)
-    halved = fp16.pulls and variable.kind == rules.SPARSE
-    pulled = costs.wire_bytes(size, variable.stored_dtype, halved)
-    pulled *= costs.host_alpha(alpha, cluster)
-    gradients *= costs.host_pushes(alpha, cluster)
+    pulls_fp16 = fp16.pulls and variable.kind == rules.SPARSE
+    pulled = costs.wire_bytes(size, variable.stored_dtype, pulls_fp16)
+    pulled *= costs.host_density(density, cluster)
+    gradients *= costs.host_pushes(density, cluster)
     traffic = cluster.hosts * (pulled + gradients)
     return Weight(variable.rows, size, traffic)

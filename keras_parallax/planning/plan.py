@@ -1,15 +1,13 @@
 """The plan: for every trainable variable its class, its shards and their servers. Pure data."""
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple, Optional, Tuple
-
-import numpy as np
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, cast
 
 from keras_parallax.errors import PlanError
 from keras_parallax.planning import architectures, costs, memory, placement, predict
 from keras_parallax.planning import classify as rules
-from keras_parallax.planning.placement import Shard
-from keras_parallax.planning.request import (
+from keras_parallax.planning.architecture_trials import Trials
+from keras_parallax.planning.memory import HostMemory
+from keras_parallax.planning.plan_request import (
     check_density,
     check_names,
     check_narrow_tables,
@@ -17,99 +15,11 @@ from keras_parallax.planning.request import (
     is_table,
     row_dtype_of,
 )
-from keras_parallax.planning.row_fill import RowFill
-from keras_parallax.planning.search import Search
-from keras_parallax.planning.trials import Trials
-from keras_parallax.planning.units import counted, numbered
-
-
-class Update(NamedTuple):
-    """How a variable is updated.
-
-    Attributes:
-        words: in words.
-        whole: whether all of its rows are rewritten every step.
-        slots: how many times the variable's size its slots have, `None` if it is not known.
-    """
-
-    words: str
-    whole: bool = False
-    slots: Optional[float] = None
-
-
-class PlannedVariable(NamedTuple):
-    """What the plan says of one variable.
-
-    Attributes:
-        name: the variable's name without `:0`.
-        shape: its shape.
-        dtype: its dtype's name.
-        kind: `'dense'` or `'sparse'`.
-        reason: why, in words.
-        shards: the `Shard`s of a variable on servers; empty for a variable that every rank
-            holds.
-        alpha: the fraction of its rows that a worker's batch touches, `None` if it is not known;
-            1 for what is read whole.
-        measured: whether `alpha` was counted in batches of the job.
-        update: the `Update` by which the optimizer moves it, `None` if no optimizer is known.
-        count_reason: why it has as many shards, in words; empty if it has none.
-        fill: the `RowFill` of a table whose rows are given to ids, once it trains; else `None`.
-        row_dtype: the dtype's name in which servers are to keep its rows; `None` for its own.
-    """
-
-    name: str
-    shape: Tuple[int, ...]
-    dtype: str
-    kind: str
-    reason: str
-    shards: Tuple[Shard, ...] = ()
-    alpha: Optional[float] = None
-    measured: bool = False
-    update: Optional[Update] = None
-    count_reason: str = ''
-    fill: Optional[RowFill] = None
-    row_dtype: Optional[str] = None
-
-    @property
-    def rows(self):
-        """Its number of rows; a scalar has one."""
-        return self.shape[0] if self.shape else 1
-
-    @property
-    def exchange(self):
-        """How it is exchanged: through `'servers'`, by `'allgather'` or by `'allreduce'`."""
-        if self.shards:
-            return 'servers'
-        return 'allgather' if self.kind == rules.SPARSE else 'allreduce'
-
-    @property
-    def bytes(self):
-        """Size of the variable in bytes, as the model sees it."""
-        return self._bytes_of(self.dtype)
-
-    @property
-    def stored_dtype(self):
-        """The dtype's name of what holds it: with shards, that of its rows on servers."""
-        return self.row_dtype if self.shards and self.row_dtype else self.dtype
-
-    @property
-    def stored_bytes(self):
-        """Size in bytes of what holds it."""
-        return self._bytes_of(self.stored_dtype)
-
-    def _bytes_of(self, dtype):
-        return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(dtype).itemsize
-
-    @property
-    def place(self):
-        """Where the variable lives, in words."""
-        if not self.shards:
-            return 'on every rank'
-        servers = sorted({shard.server for shard in self.shards})
-        words = '%s on %s' % (counted(len(self.shards), 'shard'), numbered('server', servers))
-        if self.stored_dtype != self.dtype:
-            words += ', rows of %d bits' % (8 * np.dtype(self.stored_dtype).itemsize)
-        return words
+from keras_parallax.planning.planned_variables import PlannedVariable as PlannedVariable
+from keras_parallax.planning.planned_variables import Shard
+from keras_parallax.planning.planned_variables import Update as Update
+from keras_parallax.planning.predict import Prediction
+from keras_parallax.planning.search_request import Search
 
 
 class Basis(NamedTuple):
@@ -117,10 +27,17 @@ class Basis(NamedTuple):
 
     uses: Tuple[rules.VariableUse, ...]
     servers: int
-    overrides: Mapping
+    overrides: Mapping[str, str]
     partitions: Any
     reach: rules.Reach
     row_dtype: Any = None
+
+
+class _NoSuchVariableError(PlanError, KeyError):
+    """A plan was asked for a variable that it has not, which is a `KeyError`, too."""
+
+    # That of a `KeyError` puts the sentence between quotes.
+    __str__ = Exception.__str__
 
 
 class Plan(NamedTuple):
@@ -130,22 +47,27 @@ class Plan(NamedTuple):
         variables: the `PlannedVariable`s.
         servers: number of servers.
         requested: the architecture that was asked for.
-        cluster: the `costs.Cluster` that it is for; `None` if every rank works for itself.
-        fp16: `costs.Halved`: what travels in half precision.
+        cluster: the `costs.Cluster` that it is for; `None` if every worker works for itself.
+        fp16: `costs.Fp16`: what travels in half precision.
         basis: the `Basis` from which it was made.
-        trials: the `trials.Trials` of a job that tries architectures, or has.
+        trials: the `architecture_trials.Trials` of a job that tries architectures, or has.
     """
 
     variables: Tuple[PlannedVariable, ...]
     servers: int
     requested: str = architectures.HYBRID
     cluster: Optional[costs.Cluster] = None
-    fp16: costs.Halved = costs.NOTHING_HALVED
+    fp16: costs.Fp16 = costs.NO_FP16
     basis: Optional[Basis] = None
     trials: Optional[Trials] = None
 
+    def __repr__(self) -> str:
+        kinds = [variable.kind for variable in self.variables]
+        numbers = len(kinds), kinds.count(rules.SPARSE), self.servers
+        return '<Plan: %s, variables: %d, sparse: %d, servers: %d>' % (self.architecture, *numbers)
+
     @property
-    def architecture(self):
+    def architecture(self) -> str:
         """What the plan comes to.
 
         `'allreduce'` or `'ps'` if asked for, or if a job that tries architectures follows it;
@@ -160,7 +82,7 @@ class Plan(NamedTuple):
             return 'allreduce'
         return 'hybrid' if rules.DENSE in kinds else 'ps'
 
-    def predict(self, bandwidth=None):
+    def predict(self, bandwidth: Optional[float] = None) -> Optional[Prediction]:
         """Predicts what a step costs: bytes, load of the servers, time on the network.
 
         Args:
@@ -179,11 +101,13 @@ class Plan(NamedTuple):
             cluster = cluster._replace(bandwidth=bandwidth)
         return predict.predict(self, cluster, self.fp16)
 
-    def memory(self):
+    def memory(self) -> List[HostMemory]:
         """Predicts the memory of each host: a list of `memory.HostMemory`s, in bytes."""
         return memory.of_hosts(self)
 
-    def to_html(self, bandwidth=None, host_memory=None):
+    def to_html(
+        self, bandwidth: Optional[float] = None, host_memory: Optional[float] = None
+    ) -> str:
         """The plan as a page to look at, which needs nothing else: no network, no files.
 
         It has a table of the variables, largest first, with the reason for each decision, a
@@ -198,17 +122,17 @@ class Plan(NamedTuple):
             A string: a whole document of HTML, in UTF-8.
         """
         # Only now: a job does not draw.
-        from keras_parallax.planning import page
+        from keras_parallax.planning import plan_page
 
-        return page.to_html(self, bandwidth, host_memory)
+        return plan_page.to_html(self, bandwidth, host_memory)
 
-    def _repr_html_(self):
+    def _repr_html_(self) -> str:
         """What a notebook shows: the page in a frame, whose styles are not the notebook's."""
-        from keras_parallax.planning import page
+        from keras_parallax.planning import plan_page
 
-        return page.in_frame(self.to_html())
+        return plan_page.in_frame(self.to_html())
 
-    def with_updates(self, updates):
+    def with_updates(self, updates: Mapping[str, Optional[Update]]) -> 'Plan':
         """The plan with `Update`s of its variables, a dict by name."""
         variables = [
             planned._replace(update=updates.get(planned.name, planned.update))
@@ -216,7 +140,7 @@ class Plan(NamedTuple):
         ]
         return self._replace(variables=tuple(variables))
 
-    def for_cluster(self, cluster, architecture=None):
+    def for_cluster(self, cluster: costs.Cluster, architecture: Optional[str] = None) -> 'Plan':
         """The plan of the same model on another cluster.
 
         Args:
@@ -228,7 +152,8 @@ class Plan(NamedTuple):
             PlanError: what was asked for cannot be, for instance with this architecture.
         """
         architecture = architecture or self.requested
-        uses, servers, overrides, partitions, reach, row_dtype = self.basis
+        basis = cast(Basis, self.basis)  # `make_plan` sets it.
+        uses, servers, overrides, partitions, reach, row_dtype = basis
         tables = {use.name for use in uses if is_table(use)}
         if not cluster.dedicated_servers:
             hosts = self.cluster.hosts if self.cluster else 1
@@ -242,9 +167,9 @@ class Plan(NamedTuple):
             architecture,
             partitions,
             {
-                planned.name: planned.alpha
+                planned.name: planned.density
                 for planned in self.variables
-                if planned.name in tables and planned.alpha is not None
+                if planned.name in tables and planned.density is not None
             },
             cluster.local_aggregation,
             cluster,
@@ -254,7 +179,12 @@ class Plan(NamedTuple):
         )
         return plan.with_updates({planned.name: planned.update for planned in self.variables})
 
-    def as_followed(self, shards, density, trials=None):
+    def as_followed(
+        self,
+        shards: Mapping[str, Tuple[Shard, ...]],
+        density: Mapping[str, float],
+        trials: Optional[Trials] = None,
+    ) -> 'Plan':
         """The plan with the shards that variables have now, and the densities measured, by name.
 
         With `trials`, it is one of those that were tried.
@@ -267,21 +197,24 @@ class Plan(NamedTuple):
                 reason = 'of those that were tried, the fastest' if own else ''
             planned = planned._replace(shards=own, count_reason=reason)
             if planned.name in density:
-                planned = planned._replace(alpha=density[planned.name], measured=True)
+                planned = planned._replace(density=density[planned.name], measured=True)
             variables.append(planned)
         requested = architectures.AUTO if trials else self.requested
         return self._replace(variables=tuple(variables), requested=requested, trials=trials)
 
-    def __getitem__(self, name):
+    def __getitem__(self, name: Any) -> Any:
         """The `PlannedVariable` called `name`; of a number, the field at that index."""
         if isinstance(name, str):
             for variable in self.variables:
                 if variable.name == name:
                     return variable
-            raise KeyError(name)
+            raise _NoSuchVariableError(
+                'The plan has no variable %s; it has %s.'
+                % (name, ', '.join(variable.name for variable in self.variables) or 'none')
+            )
         return tuple.__getitem__(self, name)
 
-    def as_data(self, bandwidth=None):
+    def as_data(self, bandwidth: Optional[float] = None) -> Dict[str, Any]:
         """The plan and its prediction as plain dicts, lists and numbers, for `json.dumps`.
 
         Args:
@@ -309,28 +242,32 @@ class Plan(NamedTuple):
         }
 
 
-def plain(value):
-    """A value with its NamedTuples as dicts, for `json.dumps`."""
+def plain(value: Any) -> Any:
+    """A value with its NamedTuples as dicts, for `json.dumps`.
+
+    The density of a variable is called `alpha` there, as in the files that people have.
+    """
+    former = {'density': 'alpha'} if isinstance(value, PlannedVariable) else {}
     if hasattr(value, '_asdict'):
         value = value._asdict()
     if isinstance(value, dict):
-        return {name: plain(part) for name, part in value.items()}
+        return {former.get(name, name): plain(part) for name, part in value.items()}
     return [plain(part) for part in value] if isinstance(value, (list, tuple)) else value
 
 
 def make_plan(
-    uses,
-    servers=0,
-    overrides=None,
-    architecture=architectures.HYBRID,
-    partitions=None,
-    density=None,
-    local_aggregation=True,
-    cluster=None,
-    fp16=costs.NOTHING_HALVED,
-    reach=rules.ANY_ROWS,
-    row_dtype=None,
-):
+    uses: Sequence[rules.VariableUse],
+    servers: int = 0,
+    overrides: Optional[Mapping[str, str]] = None,
+    architecture: str = architectures.HYBRID,
+    partitions: Any = None,
+    density: Optional[Mapping[str, float]] = None,
+    local_aggregation: bool = True,
+    cluster: Optional[costs.Cluster] = None,
+    fp16: costs.Fp16 = costs.NO_FP16,
+    reach: rules.Reach = rules.ANY_ROWS,
+    row_dtype: Any = None,
+) -> Plan:
     """Decides the class and the place of every variable of a model.
 
     A table whose regularizer or constraint reaches over the whole table stays in one piece, so
@@ -342,24 +279,24 @@ def make_plan(
 
     Args:
         uses: a list of `VariableUse`s.
-        servers: number of servers; 0 when every rank holds everything.
+        servers: number of servers; 0 when every worker holds everything.
         overrides: dict from variable names to `'dense'` or `'sparse'`, or `None`.
         architecture: `'hybrid'`; `'allreduce'`: no servers, so every table is gathered or reduced,
             whichever is cheaper; `'ps'`: dense variables on servers too; `'auto'`: tables that are
             cheaper as dense variables become dense.
         partitions: number of shards of every table, or a dict from variable names to numbers, or
-            `None` to choose, or a `search.Search` of which nothing is found yet. No variable gets
-            more shards than it has rows.
+            `None` to choose, or a `search_request.Search` of which nothing is found yet. No
+            variable gets more shards than it has rows.
         density: dict from names of tables to the fraction of rows that a worker's batch touches,
             or `None`.
         local_aggregation: whether a row that several workers of a host touch crosses the network
             once for all of them, if `cluster` says so too.
         cluster: the `costs.Cluster`, or `None`: a host for each server.
-        fp16: `costs.Halved`: what travels in half precision.
+        fp16: `costs.Fp16`: what travels in half precision.
         reach: the `classify.Reach` of the optimizer's formula. What it updates as a whole stays in
-            one piece, and if it mixes variables every rank holds them all.
+            one piece, and if it mixes variables every worker holds them all.
         row_dtype: `'float16'` to have servers keep the rows of all float32 tables so, or a dict
-            from names of tables, or `None`. What every rank holds has its own dtype in any case.
+            from names of tables, or `None`. What every worker holds has its own dtype in any case.
 
     Returns:
         A `Plan`.
@@ -390,12 +327,13 @@ def make_plan(
     for use in uses:
         narrow = row_dtype_of(use, row_dtype)
         kind, reason = _class_of(use, overrides, architecture, density, cluster, fp16, narrow)
-        alpha = density.get(use.name) if is_table(use) else 1.0
+        touched = density.get(use.name) if is_table(use) and not use.whole_reads else 1.0
         if kind == rules.SPARSE:
             reason += _why_not_split(use, reach)
-        own = use.name, use.shape, use.dtype, kind, reason, (), alpha
-        planned.append(PlannedVariable(*own, row_dtype=narrow if kind == rules.SPARSE else None))
-    if servers:
+        own = use.name, use.shape, use.dtype, kind, reason, (), touched
+        narrow = narrow if kind == rules.SPARSE else None
+        planned.append(PlannedVariable(*own, row_dtype=narrow, row_mask=use.row_mask))
+    if servers and cluster:
         view = cluster.for_decisions()
         planned = placement.with_shards(
             uses, planned, servers, architecture, partitions, view, fp16
@@ -403,25 +341,33 @@ def make_plan(
     return Plan(tuple(planned), servers, architecture, cluster, fp16, basis)
 
 
-def _check_together(architecture, partitions, reach):
+def _check_together(architecture: str, partitions: Any, reach: rules.Reach) -> None:
     is_open = isinstance(partitions, Search) and partitions.chosen is None
     if architecture == architectures.PS or not (partitions is None or is_open):
         asked = "architecture='ps'" if architecture == architectures.PS else 'partitions'
         raise PlanError(
-            '%s puts variables on servers, but every rank must hold them all: %s. Leave it out, or '
-            'use another optimizer.' % (asked, reach.together)
+            '%s puts variables on servers, but every worker must hold them all: %s. Leave it out, '
+            'or use another optimizer.' % (asked, reach.together)
         )
 
 
-def _why_not_split(use, reach):
+def _why_not_split(use: rules.VariableUse, reach: rules.Reach) -> str:
     if reach.together:
-        return '; held by every rank, for %s' % reach.together
+        return '; held by every worker, for %s' % reach.together
     return '; in one piece, for %s' % reach.reason if use.name in reach.whole else ''
 
 
-def _class_of(use, overrides, architecture, density, cluster, fp16, narrow):
+def _class_of(
+    use: rules.VariableUse,
+    overrides: Mapping[str, str],
+    architecture: str,
+    density: Mapping[str, float],
+    cluster: Optional[costs.Cluster],
+    fp16: costs.Fp16,
+    narrow: Optional[str],
+) -> rules.Class:
     natural = rules.classify(use, overrides.get(use.name))
-    if natural.kind == rules.DENSE or use.name in overrides:
+    if natural.kind == rules.DENSE or use.name in overrides or use.on_shards:
         return natural
-    alpha = density.get(use.name)
-    return architectures.choose(use, natural, architecture, alpha, cluster, fp16, narrow)
+    touched = density.get(use.name)
+    return architectures.choose(use, natural, architecture, touched, cluster, fp16, narrow)

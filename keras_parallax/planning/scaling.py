@@ -1,9 +1,10 @@
 """What a step would cost on more hosts, by each architecture. Pure functions."""
 
-from typing import NamedTuple
+from typing import Dict, List, NamedTuple, Optional
 
 from keras_parallax.errors import PlanError
 from keras_parallax.planning import architectures, costs, predict
+from keras_parallax.planning.plan_interface import PlanInterface
 
 #: Beside the architectures: every table as a dense variable.
 DENSE = 'dense'
@@ -28,12 +29,12 @@ class Point(NamedTuple):
     message_seconds: float
 
     @property
-    def step(self):
+    def step(self) -> float:
         """Both together: what the cost model compares."""
         return self.seconds + self.message_seconds
 
 
-def host_counts(cluster):
+def host_counts(cluster: costs.Cluster) -> List[int]:
     """The numbers of hosts to look at: powers of two to 64 or twice the cluster's, and its own.
 
     Example:
@@ -47,7 +48,7 @@ def host_counts(cluster):
     return sorted(counts | ({cluster.hosts} - {1}))
 
 
-def curves(plan, bandwidth=None):
+def curves(plan: PlanInterface, bandwidth: Optional[float] = None) -> Dict[str, List[Point]]:
     """The predicted step of a plan's model against the number of hosts, by each architecture.
 
     Args:
@@ -63,14 +64,14 @@ def curves(plan, bandwidth=None):
     cluster = plan.cluster or costs.Cluster()
     if bandwidth is not None:
         cluster = cluster._replace(bandwidth=bandwidth)
-    found = {}
+    found: Dict[str, List[Point]] = {}
     for architecture in (architectures.HYBRID, architectures.PS, architectures.ALLREDUCE):
         for hosts in host_counts(cluster):
             try:
                 prediction = plan.for_cluster(cluster._replace(hosts=hosts), architecture).predict()
             except PlanError:
                 break
-            if prediction.unknown:
+            if prediction is None or prediction.unknown:
                 return {}
             exchanges = {architecture: (predict.PLAN, prediction.message_seconds)}
             if architecture == architectures.ALLREDUCE:

@@ -1,6 +1,7 @@
 """Quantities as people write them: sizes, times, bandwidths."""
 
 import re
+from typing import Any, List, Sequence
 
 from keras_parallax.errors import PlanError
 
@@ -16,7 +17,7 @@ _MOST_LISTED = 8
 _PREFIXES = {'': 1, 'k': 10**3, 'm': 10**6, 'g': 10**9, 't': 10**12}
 
 
-def parse_bandwidth(text):
+def parse_bandwidth(text: Any) -> float:
     """Reads a bandwidth such as `'100Gbit'`, `'200 Mbit/s'` or `'1.25GB/s'`.
 
     Args:
@@ -35,17 +36,16 @@ def parse_bandwidth(text):
         ```
     """
     match = _BANDWIDTH.fullmatch(text) if isinstance(text, str) else None
-    unit = match and match.group(3)
-    if not match or unit == 'b' or not float(match.group(1)):
+    if not match or match.group(3) == 'b' or not float(match.group(1)):
         raise PlanError(
             'bandwidth must be a number of bits or bytes per second with its unit, such as '
             "'10Gbit' or '1.25GB', but %r was given." % (text,)
         )
-    bits = 1 if unit.lower() in ('bit', 'bps') else 8
+    bits = 1 if match.group(3).lower() in ('bit', 'bps') else 8
     return float(match.group(1)) * _PREFIXES[match.group(2).lower()] * bits / 8
 
 
-def parse_size(text):
+def parse_size(text: Any) -> float:
     """Reads a number of bytes such as `'64GiB'` or `'16 GB'`.
 
     Args:
@@ -74,42 +74,42 @@ def parse_size(text):
     return float(match.group(1)) * base
 
 
-def bandwidth_in_words(rate):
+def bandwidth_in_words(rate: float) -> str:
     """A bandwidth of so many bytes per second, in bits: `'10 Gbit/s'`."""
     return _scaled(rate * 8, 1000, (' bit/s', ' kbit/s', ' Mbit/s', ' Gbit/s', ' Tbit/s'), '%.3g%s')
 
 
-def size_in_words(count):
+def size_in_words(count: float) -> str:
     """A number of bytes in units of 1024: `'1.5 GiB'`."""
     if round(count, 1) < 1024:
         return '%d B' % round(count)
     return _scaled(count / 1024.0, 1024, (' KiB', ' MiB', ' GiB', ' TiB', ' PiB'), '%.1f%s')
 
 
-def seconds_in_words(seconds):
+def seconds_in_words(seconds: float) -> str:
     """A time: `'1.5 ms'`."""
     return _scaled(seconds * 1e6, 1000, (' us', ' ms', ' s'), '%.3g%s')
 
 
-def counted(number, noun):
+def counted(number: int, noun: str) -> str:
     """A number of things: `'1 shard'`, `'2 shards'`."""
     return '%d %s%s' % (number, noun, '' if number == 1 else 's')
 
 
-def numbered(noun, numbers):
+def numbered(noun: str, numbers: Sequence[int]) -> str:
     """Things with numbers: `'server 0'`, `'servers 0-4, 7'`, `'24000 servers'` if they are many.
 
     Args:
         noun: what has the numbers.
         numbers: a list of them, in order.
     """
-    runs = []
+    runs: List[List[int]] = []
     for number in numbers:
         if runs and number == runs[-1][-1] + 1:
             runs[-1].append(number)
         else:
             runs.append([number])
-    parts = []
+    parts: List[str] = []
     for run in runs:
         parts.extend(['%d-%d' % (run[0], run[-1])] if len(run) > 2 else map(str, run))
     if len(parts) > _MOST_LISTED:
@@ -117,7 +117,7 @@ def numbered(noun, numbers):
     return '%s%s %s' % (noun, '' if len(numbers) == 1 else 's', ', '.join(parts))
 
 
-def _scaled(number, base, units, form):
+def _scaled(number: float, base: int, units: Sequence[str], form: str) -> str:
     for unit in units[:-1]:
         # What rounds to the next unit is given in it.
         if round(number, 1) < base:

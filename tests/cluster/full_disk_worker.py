@@ -1,6 +1,6 @@
 """Run by `horovodrun` on a disk of a few MiB: saves while the disk is full, or not the same.
 
-Usage: full_disk_worker.py FOLDER RESULTS. Each rank writes RESULTS/RANK.json.
+Usage: full_disk_worker.py FOLDER RESULTS. Each worker writes RESULTS/RANK.json.
 """
 
 import ctypes
@@ -18,7 +18,7 @@ from any_keras import keras  # noqa: E402
 
 import keras_parallax as kp  # noqa: E402
 from keras_parallax.checkpoint import save_parts  # noqa: E402
-from keras_parallax.job import job  # noqa: E402
+from keras_parallax.engine.job import job  # noqa: E402
 
 ROWS = 10000
 _CLONE_NEWNS = 0x20000

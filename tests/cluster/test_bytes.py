@@ -21,7 +21,7 @@ def cluster():
         yield made
 
 
-def bytes_per_step(cluster, rows, width, ids, hosts=2, units=1):
+def bytes_per_step(cluster, rows, width, ids, hosts=2, units=1, dense=0):
     """Bytes that each of some hosts with a worker sends in a training step.
 
     Returns:
@@ -29,7 +29,7 @@ def bytes_per_step(cluster, rows, width, ids, hosts=2, units=1):
         `StepMetrics` would log.
     """
     outcome = cluster.run(
-        [sys.executable, WORKER, rows, width, ids, STEPS, 1, units],
+        [sys.executable, WORKER, rows, width, ids, STEPS, 1, units, dense],
         environ={'TF_CPP_MIN_LOG_LEVEL': '2'},
         hosts=list(range(hosts)),
     )
@@ -76,3 +76,13 @@ def test_the_bytes_of_a_step_do_not_depend_on_the_size_of_the_table(cluster):
     small, *_ = bytes_per_step(cluster, 5000, 64, 1024)
     large, *_ = bytes_per_step(cluster, 200000, 64, 1024)
     assert sum(large) <= 1.05 * sum(small) + OVERHEAD
+
+
+def test_a_table_that_is_made_dense_is_sent_whole_with_a_number_for_each_row(cluster):
+    rows, width = 20000, 3
+    # Of two hosts, each passes on half of the numbers twice.
+    expected = rows * (width + 1) * 4
+    for sent, predicted, _, measured in zip(*bytes_per_step(cluster, rows, width, 64, dense=1)):
+        assert predicted == pytest.approx(expected, rel=0.001)
+        assert measured == pytest.approx(expected, rel=0.001)
+        assert expected <= sent <= 1.1 * expected + OVERHEAD

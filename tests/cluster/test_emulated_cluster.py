@@ -190,7 +190,7 @@ def test_the_processes_of_a_host_have_its_share_together_however_many_they_are()
     with EmulatedCluster(2, cores_per_host=0.2) as cluster:
         cluster.spawn(0, BUSY)
         cluster.spawn(1, BUSY)
-        # Over ssh, as a job's ranks come.
+        # Over ssh, as a job's workers come.
         cluster.spawn(0, ['ssh', cluster.address(1), ' '.join(map(shlex.quote, BUSY))])
         while (len(busy_on(cluster, 0)), len(busy_on(cluster, 1))) != (1, 2):
             time.sleep(0.05)

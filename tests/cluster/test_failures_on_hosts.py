@@ -5,14 +5,13 @@ import os
 import re
 import signal
 import sys
-import time
 
 import launch
 import pytest
 from cluster.emulated_cluster import EmulatedCluster
 from frameworks import TF2
 
-from keras_parallax.failures import watchdog
+from keras_parallax.engine.failures import watchdog
 
 WORKER = os.path.join(launch.HERE, 'parallel', 'failure_worker.py')
 #: Against hangs; no verdict depends on how long a job takes.
@@ -58,12 +57,12 @@ def open_ports(cluster, output):
 
 
 def sentences(output):
-    """The lines that name a rank and its host, from whomever; a list."""
+    """The lines that name a worker and its host, from whomever; a list."""
     return re.findall(r'<stderr>:.*\b[Rr]ank \d+ on host .*', output)
 
 
 def ranks(cluster, host):
-    """The processes of the ranks on a host."""
+    """The processes of the workers on a host."""
     found = []
     for pid in cluster.processes(host):
         try:
@@ -77,7 +76,7 @@ def ranks(cluster, host):
 
 
 def horovodrun(cluster, hosts, size):
-    """The command that starts ranks on hosts, as `-H` takes them with numbers for names."""
+    """The command that starts workers on hosts, as `-H` takes them with numbers for names."""
     named = ','.join('%s:%d' % (cluster.address(host), slots) for host, slots in hosts)
     return [
         os.path.join(os.path.dirname(sys.executable), 'horovodrun'),
@@ -86,17 +85,9 @@ def horovodrun(cluster, hosts, size):
     ]  # fmt: skip
 
 
-def wait_until(condition, explain):
-    """Waits until `condition()` is true; `explain()` is the message if that takes too long."""
-    deadline = time.monotonic() + LIMIT_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, explain()
-        time.sleep(0.2)
-
-
 def test_a_host_that_is_cut_off_is_named_and_every_process_ends(cluster):
     job = cluster.start([sys.executable, WORKER, 'never_ends'])
-    wait_until(lambda: job.output().count('TRAINS') == 2, job.output)
+    launch.wait_until(lambda: job.output().count('TRAINS') == 2, job.output)
     cluster.set_link(1, up=False)
     try:
         outcome = job.wait(LIMIT_SECONDS)
@@ -104,27 +95,27 @@ def test_a_host_that_is_cut_off_is_named_and_every_process_ends(cluster):
         said = r'Rank 1 on host h1 does not answer \(its host is down, or the network to it\)'
         assert len(re.findall(said, outcome.output)) == 1, outcome.output
         assert len(sentences(outcome.output)) == 1, outcome.output
-        wait_until(lambda: not left_over(cluster), lambda: left_over(cluster))
+        launch.wait_until(lambda: not left_over(cluster), lambda: left_over(cluster))
         closed = lambda: not open_ports(cluster, outcome.output)  # noqa: E731
-        wait_until(closed, lambda: open_ports(cluster, outcome.output))
+        launch.wait_until(closed, lambda: open_ports(cluster, outcome.output))
     finally:
         cluster.set_link(1, up=True)
         cluster.end_processes()
 
 
 def test_no_rank_on_another_host_outlives_its_launcher(cluster):
-    # No rank is on the launcher's own host, where one would be killed and break the connections.
+    # No worker is on the launcher's own host, where one would be killed and break the connections.
     launcher = horovodrun(cluster, [(1, 2)], 2)
     job = cluster.spawn(0, launcher + [sys.executable, WORKER, 'never_ends'])
-    wait_until(lambda: job.output().count('TRAINS') == 2, job.output)
+    launch.wait_until(lambda: job.output().count('TRAINS') == 2, job.output)
     try:
-        assert len(left_over(cluster)) >= 4  # Two ranks and their watchdogs.
+        assert len(left_over(cluster)) >= 4  # Two workers and their watchdogs.
         assert len(open_ports(cluster, job.output())) == 2
         job.process.send_signal(signal.SIGKILL)
         job.process.wait()
-        wait_until(lambda: not left_over(cluster), lambda: left_over(cluster))
+        launch.wait_until(lambda: not left_over(cluster), lambda: left_over(cluster))
         closed = lambda: not open_ports(cluster, job.output())  # noqa: E731
-        wait_until(closed, lambda: open_ports(cluster, job.output()))
+        launch.wait_until(closed, lambda: open_ports(cluster, job.output()))
     finally:
         cluster.end_processes()
 
@@ -138,7 +129,7 @@ def test_a_rank_that_never_starts_is_named(cluster, started):
         outcome = job.wait(LIMIT_SECONDS)
         assert outcome.code not in (0, None), outcome.output
         if TF2:
-            # Horovod 0.28.1's launcher ends the other rank before that has waited long.
+            # Horovod 0.28.1's launcher ends the other worker before that has waited long.
             said = 'Terminating remaining workers after failure of Process %d.' % (1 - started)
         else:
             said = 'Rank %d on host h%d has waited in vain for rank %d to start' % (
@@ -147,7 +138,7 @@ def test_a_rank_that_never_starts_is_named(cluster, started):
             assert len(sentences(outcome.output)) == 1, outcome.output
         assert outcome.output.count(said) == 1, outcome.output
         assert len(sentences(outcome.output)) <= 1, outcome.output
-        wait_until(lambda: not left_over(cluster), lambda: left_over(cluster))
+        launch.wait_until(lambda: not left_over(cluster), lambda: left_over(cluster))
     finally:
         cluster.end_processes()
 
@@ -155,10 +146,10 @@ def test_a_rank_that_never_starts_is_named(cluster, started):
 def test_one_sentence_tells_that_all_ranks_of_a_host_were_killed(cluster):
     launcher = horovodrun(cluster, [(0, 2), (1, 2)], 4)
     job = cluster.spawn(0, launcher + [sys.executable, WORKER, 'never_ends'])
-    wait_until(lambda: job.output().count('TRAINS') == 4, job.output)
+    launch.wait_until(lambda: job.output().count('TRAINS') == 4, job.output)
     try:
         for pid in ranks(cluster, 1):
-            # A rank whose watchdog is gone may have ended by itself.
+            # A worker whose watchdog is gone may have ended by itself.
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         outcome = job.wait(LIMIT_SECONDS)
@@ -166,7 +157,7 @@ def test_one_sentence_tells_that_all_ranks_of_a_host_were_killed(cluster):
         said = sentences(outcome.output)
         assert len(said) == 1, outcome.output
         assert re.search(r'Rank [23] on host h1 was killed from outside', said[0]), outcome.output
-        wait_until(lambda: not left_over(cluster), lambda: left_over(cluster))
+        launch.wait_until(lambda: not left_over(cluster), lambda: left_over(cluster))
     finally:
         cluster.end_processes()
 
@@ -174,12 +165,12 @@ def test_one_sentence_tells_that_all_ranks_of_a_host_were_killed(cluster):
 def test_one_sentence_tells_that_a_host_lost_all_processes_with_their_watchdogs(cluster):
     launcher = horovodrun(cluster, [(0, 2), (1, 2)], 4)
     job = cluster.spawn(0, launcher + [sys.executable, WORKER, 'never_ends'])
-    wait_until(lambda: job.output().count('TRAINS') == 4, job.output)
+    launch.wait_until(lambda: job.output().count('TRAINS') == 4, job.output)
     try:
         there = set(cluster.processes(1))
         found = [(pid, words) for pid, words in left_over(cluster) if pid in there]
         # A host is lost at once: nothing on it may find out that something else there has ended.
-        # The ranks stop first, since each looks after its watchdog.
+        # The workers stop first, since each looks after its watchdog.
         found.sort(key=lambda process: watchdog.__file__ in process[1])
         for number in (signal.SIGSTOP, signal.SIGKILL):
             for pid, _ in found:
@@ -190,7 +181,7 @@ def test_one_sentence_tells_that_a_host_lost_all_processes_with_their_watchdogs(
         assert len(said) == 1, outcome.output
         named = r'Rank [23] on host h1 (and rank 3 on host h1 )?ha(s|ve) ended without a word'
         assert re.search(named, said[0]), outcome.output
-        wait_until(lambda: not left_over(cluster), lambda: left_over(cluster))
+        launch.wait_until(lambda: not left_over(cluster), lambda: left_over(cluster))
     finally:
         cluster.end_processes()
 
@@ -198,12 +189,12 @@ def test_one_sentence_tells_that_a_host_lost_all_processes_with_their_watchdogs(
 @pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM])
 def test_one_sentence_tells_that_the_launcher_of_several_hosts_was_interrupted(cluster, number):
     job = cluster.start([sys.executable, WORKER, 'never_ends'])
-    wait_until(lambda: job.output().count('TRAINS') == 2, job.output)
+    launch.wait_until(lambda: job.output().count('TRAINS') == 2, job.output)
     try:
         job.process.send_signal(number)
         outcome = job.wait(LIMIT_SECONDS)
         assert outcome.code not in (0, None), outcome.output
-        wait_until(lambda: not left_over(cluster), lambda: left_over(cluster))
+        launch.wait_until(lambda: not left_over(cluster), lambda: left_over(cluster))
         assert len(sentences(outcome.output)) == 1, outcome.output
     finally:
         cluster.end_processes()

@@ -1,4 +1,4 @@
-"""A disk that is full when a job saves, or that is not every rank's; needs root, to mount one."""
+"""A disk that is full when a job saves, or that is not every worker's; needs root, to mount one."""
 
 import json
 import os
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope='module')
 def ranks(tmpdir_factory):
-    """What both ranks saw."""
+    """What both workers saw."""
     disk, results = (str(tmpdir_factory.mktemp(name)) for name in ('disk', 'results'))
     # The disk is there for the job only, and gone with it.
     mounted = 'mount -t tmpfs -o size=4m tmpfs %s && exec "$@"' % disk
@@ -53,7 +53,7 @@ def test_nothing_incomplete_is_left_and_the_next_save_succeeds(ranks, form):
     for rank in ranks:
         assert rank[form]['again'] == []
         assert rank[form]['epoch again'] == 2
-    # A part of each rank, Keras's file, and the manifest.
+    # A part of each worker, Keras's file, and the manifest.
     assert len(ranks[0]['sharded']['parts']) == 4
 
 

@@ -1,4 +1,4 @@
-"""What ranks on several hosts need their hosts' names for. Needs root."""
+"""What workers on several hosts need their hosts' names for. Needs root."""
 
 import os
 import sys
@@ -9,7 +9,7 @@ from cluster.emulated_cluster import EmulatedCluster
 from keras_parallax.compat.horovod_api import connects_by_host_name
 
 WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'host_worker.py')
-#: `horovodrun` tells its ranks so on several hosts.
+#: `horovodrun` tells its workers so on several hosts.
 TOLD = {'HOROVOD_CONTROLLER': 'gloo', 'HOROVOD_GLOO_IFACE': 'eth0'}
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason='network namespaces need root')
@@ -34,7 +34,7 @@ def test_a_name_that_does_not_lead_to_its_host_is_named_where_horovod_goes_by_na
         command = [sys.executable, WORKER, 'predicts', 0]
         outcome = cluster.run(command, environ={'TF_CPP_MIN_LOG_LEVEL': '2'})
     if connects_by_host_name(TOLD):
-        said = 'StackError: Horovod connects ranks by the names of their hosts, and the name of '
+        said = 'StackError: Horovod connects workers by the names of their hosts, and the name of '
         assert outcome.code not in (0, None), outcome.output
         assert said + 'this one, h1, ' + problem in outcome.output, outcome.output
         assert 'h0, has' not in outcome.output

@@ -24,6 +24,7 @@ EQUAL = [
     'search_ps',
     'waiting',
     'accumulated_adam',
+    'dense_ps_tf_momentum',
 ]
 #: What is there after this long is left over.
 SETTLE_SECONDS = 60
@@ -71,9 +72,9 @@ def test_two_workers_on_each_of_two_hosts_equal_plain_keras(cluster, tmp_path):
 
 def test_raw_ids_of_two_workers_on_each_of_two_hosts_train_as_plain_keras(cluster, tmp_path):
     script, folder = '../parallel/dynamic_worker.py', str(tmp_path)
-    outcome = run(cluster, 2, script, KERAS_PACKAGES[0], folder, 'halved')
+    outcome = run(cluster, 2, script, KERAS_PACKAGES[0], folder, 'fp16')
     assert outcome.code == 0, outcome.output[-5000:]
-    paths = [os.path.join(folder, 'halved.%d.npz' % rank) for rank in range(4)]
+    paths = [os.path.join(folder, 'fp16.%d.npz' % rank) for rank in range(4)]
     dynamic.assert_as_plain(list(map(np.load, paths)), tolerance=2e-3)
 
 

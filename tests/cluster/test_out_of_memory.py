@@ -9,7 +9,7 @@ import uuid
 import launch
 import pytest
 
-from keras_parallax.failures.watchdog import __file__ as WATCHDOG
+from keras_parallax.engine.failures.watchdog import __file__ as WATCHDOG
 
 LIMIT_BYTES = 2**27
 LIMIT_SECONDS = 240

@@ -65,12 +65,12 @@ def test_dedicated_servers_hold_all_shards_equal_plain_keras_and_end_with_the_jo
     # Plans that change on the way: a table that becomes dense, and shards that grow in number.
     changing = ['auto_400_adam', 'search_adam']
     # The second is for stacks whose Keras refuses the constraint that the first has.
-    halved = asked_for('fp16_both_columns', 'fp16_both_sgd')[:1]
+    fp16 = asked_for('fp16_both_columns', 'fp16_both_sgd')[:1]
     servers = [cluster.spawn(host, COMMAND + ['--port', PORT], dict(QUIET)) for host in (2, 3)]
     addresses = ['%s:%d' % (cluster.address(host), PORT) for host in (2, 3)]
     before = cluster.counters()
     # Two workers a host: they pull and push together.
-    everything = names + changing + halved
+    everything = names + changing + fp16
     outcome = train(cluster, tmp_path, everything, 2, str(addresses).replace("'", '"'))
     assert outcome.code == 0, outcome.output[-5000:]
     for server in servers:
@@ -79,7 +79,7 @@ def test_dedicated_servers_hold_all_shards_equal_plain_keras_and_end_with_the_jo
     assert not any(cluster.processes(host) for host in range(4))
     check_equality(tmp_path, 'auto_400_adam', 4)
     assert np.load(str(tmp_path / 'auto_400_adam.npz'))['kinds'][0] == 'dense'
-    for name in names + halved + ['search_adam']:
+    for name in names + fp16 + ['search_adam']:
         devices = check_equality(tmp_path, name, 4)
         if name == 'search_adam':
             assert devices and all(device.startswith('/job:server_') for device in devices)

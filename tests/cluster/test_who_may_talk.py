@@ -63,7 +63,7 @@ def is_refused(cluster, host, port):
 
 
 def wait_for_ports(job):
-    """The port of each rank's server, once all have printed it."""
+    """The port of each worker's server, once all have printed it."""
     deadline = time.monotonic() + LIMIT_SECONDS
     while True:
         found = {

@@ -12,7 +12,7 @@ from any_keras import keras
 
 import keras_parallax as kp
 from keras_parallax.compat.tensorflow_api import tf
-from keras_parallax.job import job
+from keras_parallax.engine.job import job
 
 
 def main(go):

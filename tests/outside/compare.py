@@ -1,4 +1,4 @@
-"""Compares what a script trained as the ranks of a job with what it trained plainly."""
+"""Compares what a script trained as the workers of a job with what it trained plainly."""
 
 import json
 import os
@@ -10,10 +10,10 @@ TOLERANCE = 1e-3
 
 
 def results(folder, name, mode, ranks):
-    """What the ranks of a run saved, a list of `np.load`s.
+    """What the workers of a run saved, a list of `np.load`s.
 
     Raises:
-        AssertionError: a rank has failed or saved nothing.
+        AssertionError: a worker has failed or saved nothing.
     """
     loaded = []
     for rank in range(ranks):
@@ -27,11 +27,11 @@ def results(folder, name, mode, ranks):
 
 
 def difference(folder, name, ranks, mode='parallax'):
-    """How far the ranks of a job, or another run, are from plain Keras.
+    """How far the workers of a job, or another run, are from plain Keras.
 
     Returns:
         The greatest relative difference of a loss, that of a weight, and the reasons for which
-        several ranks need not give the numbers of one process, a list.
+        several workers need not give the numbers of one process, a list.
     """
     plain = results(folder, name, 'plain', 1)[0]
     job = results(folder, name, mode, ranks)

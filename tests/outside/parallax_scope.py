@@ -11,7 +11,7 @@ def parallax_scope():
 
     import keras_parallax as kp
 
-    # Some tests draw numbers in threads, and chance says how many. Without a seed the ranks would
+    # Some tests draw numbers in threads, and chance says how many. Without a seed the workers would
     # build the models of later tests with different values, and each keeps its own until it trains.
     np.random.seed(1337)
     keras.backend.clear_session()

@@ -1,7 +1,7 @@
-"""What a run of somebody's script trains: each rank's share of its data goes in, numbers come out.
+"""What a run of somebody's script trains: workers' shares of its data go in, numbers come out.
 
 The script stays as it is. Methods of Keras's models are wrapped from outside: `fit` and its kin get
-the rank's share of the samples that the script gives, in the order that it gives them, of few
+the worker's share of the samples that the script gives, in the order that it gives them, of few
 batches; what was trained is noted. The plain run goes through the same, as the only rank, with its
 updates held back until all gradients are there (`reference.gated`).
 """
@@ -16,7 +16,7 @@ import reference
 import shares
 from frameworks import model_class, tf
 
-#: A script is stopped when it has trained so much, as is every rank of it.
+#: A script is stopped when it has trained so much, as is every worker of it.
 MOST_EPOCHS, MOST_STEPS, MOST_FITS, MOST_BATCHES = 2, 4, 3, 12
 #: It is judged by so many samples.
 MOST_JUDGED = 60
@@ -132,7 +132,7 @@ class Recorder:
         return history
 
     def _evaluate(self, original, model, arguments):
-        """Judges by a few samples only; every rank judges by the same."""
+        """Judges by a few samples only; every worker judges by the same."""
         x, y = arguments['x'], arguments['y']
         if hasattr(_first(x), '__len__'):
             chosen = np.arange(min(shares.count(x), MOST_JUDGED))
@@ -176,7 +176,7 @@ class Recorder:
         return result
 
     def save(self, path):
-        """Writes the losses, the models' weights, and why ranks need not equal one process."""
+        """Writes the losses, the models' weights, and why workers need not equal one process."""
         weights = {}
         for number, model in enumerate(self.models):
             for index, weight in enumerate(model.get_weights()):
@@ -218,7 +218,7 @@ def _first(data):
 
 
 def _fixed_batch(model):
-    """Whether the model is built for one batch size, so that every rank takes the whole batch."""
+    """Whether the model is built for one batch size, so that every worker takes the whole batch."""
     inputs = getattr(model, 'inputs', None) or []
     return any(tensor.shape.ndims and tensor.shape.as_list()[0] for tensor in inputs)
 
@@ -235,7 +235,7 @@ def _layers(model):
 
 
 def _why_not_equal(model):
-    """Why ranks with a share of the batch each need not give the numbers of the whole batch."""
+    """Why workers with a share of the batch each need not give the numbers of the whole batch."""
     reasons = set()
     if _fixed_batch(model):
         return reasons

@@ -1,8 +1,8 @@
-"""Runs tests of Keras's own in a strategy's scope, on each rank alike.
+"""Runs tests of Keras's own in a strategy's scope, on each worker alike.
 
 Usage: run_keras_tests.py FOLDER RESULTS TEST...
 
-FOLDER is that of Keras's tests, and the results of a rank go to `RESULTS/RANK.xml`.
+FOLDER is that of Keras's tests, and the results of a worker go to `RESULTS/RANK.xml`.
 """
 
 import os
@@ -12,7 +12,7 @@ import tempfile
 import pytest
 
 #: It wants a thread of Keras's not to have begun with another epoch 0.1 s after the last batch,
-#: which it has where ranks with much else to do tell each other how the epoch went (keras 2.2.4).
+#: which it has where workers with much else to do tell each other how the epoch went (keras 2.2.4).
 RACES = ['keras/engine/test_training.py::test_model_methods']
 #: Of eight tests of TensorBoard, which take a third of the time, those that train briefly are run.
 SLOW = [
@@ -36,7 +36,7 @@ os.chdir(tempfile.mkdtemp(dir=results))
 sys.exit(
     pytest.main(
         [os.path.join(folder, test) for test in tests]
-        # Not captured: why a rank ended would be lost with it.
+        # Not captured: why a worker ended would be lost with it.
         + ['-q', '-s', '-c', os.devnull, '--rootdir', folder, '-W', 'ignore']
         + ['-p', 'no:cacheprovider']
         + ['--deselect=' + test for test in RACES * ('HOROVOD_RANK' in os.environ) + SLOW]

@@ -1,4 +1,4 @@
-"""Runs scripts that know nothing of keras-parallax, plainly or as ranks of a job.
+"""Runs scripts that know nothing of keras-parallax, plainly or as workers of a job.
 
 Usage: run_scripts.py plain|backwards|parallax FOLDER SCRIPT[,ARGUMENT...]...
 
@@ -123,7 +123,7 @@ def main(mode, results, lines):
             with open(path + '.error', 'w') as file:
                 file.write(traceback.format_exc())
             if place.ranks > 1:
-                raise  # Others wait for this rank.
+                raise  # Others wait for this worker.
             traceback.print_exc()
 
 

@@ -1,10 +1,10 @@
-"""Which samples a rank trains on, so that the ranks' batches together are those of one process."""
+"""Which samples a worker trains on, so that all batches together are those of one process."""
 
 from typing import NamedTuple
 
 import numpy as np
 
-#: Batches are cut to a multiple of this, which one, two and three ranks share equally.
+#: Batches are cut to a multiple of this, which one, two and three workers share equally.
 MULTIPLE = 6
 
 

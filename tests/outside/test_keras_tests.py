@@ -5,14 +5,14 @@ import xml.etree.ElementTree
 import launch
 import pytest
 
-# Run by two ranks. Not those of optimizers, nor the integration tests, which train each for long
+# Run by two workers. Not those of optimizers, nor the integration tests, which train each for long
 # until it is good enough, where `test_equality.py` compares every number.
 TESTS = """
 keras/test_callbacks.py keras/test_sequential_model.py keras/engine/test_training.py
 test_model_saving.py test_loss_masking.py test_dynamic_trainability.py
 keras/layers/embeddings_test.py
 """.split()
-#: Run by one process: what they call does not know of ranks, or `test_compiling.py`,
+#: Run by one process: what they call does not know of workers, or `test_compiling.py`,
 #: `test_metrics.py` and `test_training.py` compare it on two.
 ALONE = """
 keras/regularizers_test.py keras/constraints_test.py keras/engine/test_topology.py
@@ -28,18 +28,18 @@ FAIL_IN_PLAIN_KERAS = {
     'test_recursion',
     'test_constant_initializer_with_numpy',
 }
-#: So many pass at least, by the number of ranks: if they were not run, it would be seen.
+#: So many pass at least, by the number of workers: if they were not run, it would be seen.
 FEWEST = {0: 60, 2: 75}
-#: They call `clear_session` inside the scope and compile on the new graph, which several ranks may
-#: refuse.
+#: What several workers may refuse: they call `clear_session` inside the scope and compile on the
+#: new graph.
 REFUSED = {'test_clone_functional_model', 'test_clone_sequential_model'}
 
 
 def run(ranks, code, environ, folder):
-    """Runs Keras's tests on each rank.
+    """Runs Keras's tests on each worker.
 
     Returns:
-        For each rank a dict from the names of failed tests to the messages, the number of tests
+        For each worker a dict from the names of failed tests to the messages, the number of tests
         that passed on rank 0, and what was printed.
     """
     outcome = launch.run(

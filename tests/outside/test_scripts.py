@@ -1,4 +1,4 @@
-"""Scripts and packages that know nothing of us, as two ranks against their plain runs."""
+"""Scripts and packages that know nothing of us, as two workers against their plain runs."""
 
 import os
 
@@ -32,7 +32,7 @@ def lines(request):
 
 @pytest.fixture(scope='module')
 def results(run_scripts, lines, tmp_path_factory):
-    """The folder of results of the scripts, plainly and as two ranks, and what the job printed."""
+    """The folder of results of the scripts, plain and with two workers, and the job's output."""
     folder = tmp_path_factory.mktemp('scripts')
     plain = run_scripts('plain', 0, folder, lines)
     assert plain.code == 0, plain.output[-5000:]

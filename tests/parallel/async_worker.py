@@ -17,7 +17,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.p
 import cases  # noqa: E402
 
 import keras_parallax as kp  # noqa: E402
-from keras_parallax.job import job  # noqa: E402
+from keras_parallax.engine.job import job  # noqa: E402
+from keras_parallax.observing.step_meter import measure  # noqa: E402
 
 STEPS = 30
 TIMINGS = {
@@ -64,8 +65,8 @@ def build(keras, package, model, optimizer, loss, steps=1, **strategy):
 def every_push_counts(keras, package, rank, size, steps, together=1, **strategy):
     """Start and end weights of `linear` under SGD, and how often each row was looked up.
 
-    Then the density that this rank has measured, and that of its own first ten batches. Then what
-    it knows of how far the ranks are.
+    Then the density that this worker has measured, and that of its own first ten batches. Then what
+    it knows of how far the workers are.
     """
     optimizer = functools.partial(keras.optimizers.SGD, lr=0.1)
     loss = cases.pass_through
@@ -80,23 +81,23 @@ def every_push_counts(keras, package, rank, size, steps, together=1, **strategy)
         model.train_on_batch(ids, np.zeros((4, 1)))
     # Nobody may read before all have written.
     total = np.sum(job.start().gather(counts.tolist()), 0)
-    densities = made.plan(model).variables[0].alpha, np.mean(touched[:10])
+    densities = made.plan(model).variables[0].density, np.mean(touched[:10])
     weights = [np.ravel(before), np.ravel(model.get_weights()), np.tile(total, 2) / together]
     return weights, densities, progress(model, steps)
 
 
 def progress(model, steps):
-    """What a rank knows of the steps and samples of all, when nobody has told and when all have."""
+    """What a worker knows of the steps and samples of all, before and after all have told."""
     step = model.optimizer._parallax_step
-    step.measure()
-    meter, alone = step.meter, []
-    for rank in range(step.size):
-        if step.rank == rank:
+    measuring = measure(step)
+    meter, alone = measuring.meter, []
+    for rank in range(step.job.size):
+        if step.job.rank == rank:
             alone = len(meter.progress(steps, 4 * steps))
         job.start().gather(None)
     known = meter.progress(steps, 4 * steps)
-    step.stop_measuring()
-    return [[alone, step.size]] + [list(known[rank]) for rank in range(step.size)]
+    measuring.end()
+    return [[alone, step.job.size]] + [list(known[rank]) for rank in range(step.job.size)]
 
 
 def converges(keras, package, rank, size, optimizer, together=1, **strategy):
@@ -111,7 +112,7 @@ def converges(keras, package, rank, size, optimizer, together=1, **strategy):
 
 
 def lockstep_began():
-    """When the last step began that ends for no rank before all have begun it."""
+    """When the last step began that ends for no worker before all have begun it."""
     return job.start().activity.lockstep_began
 
 
@@ -122,7 +123,7 @@ def main(package, folder):
     found = {}
     for name in sorted(os.environ['TIMINGS'].split()):
         strategy = dict(TIMINGS[name], together=ACCUMULATED.get(name, 1))
-        # Only without a bound may ranks take unequal numbers of steps. `linear` has no dense
+        # Only without a bound may workers take unequal numbers of steps. `linear` has no dense
         # variable, so nothing of it is synchronous.
         steps = STEPS + (5 * made.rank if 'max_staleness' not in strategy else 0)
         began = [lockstep_began()]

@@ -1,7 +1,7 @@
-"""Run by `horovodrun`: behaviours of a job, as each rank sees them, one after the other.
+"""Run by `horovodrun`: behaviours of a job, as each worker sees them, one after the other.
 
-Usage: behaviour_worker.py FOLDER PACKAGE BEHAVIOUR[:ARGUMENT]... Each rank writes what the function
-called BEHAVIOUR returns, a dict of arrays, lists of arrays and strings, to
+Usage: behaviour_worker.py FOLDER PACKAGE BEHAVIOUR[:ARGUMENT]... Each worker writes what the
+function called BEHAVIOUR returns, a dict of arrays, lists of arrays and strings, to
 FOLDER/BEHAVIOUR[:ARGUMENT]/RANK.npz.
 """
 
@@ -23,10 +23,11 @@ from raised import error_of  # noqa: E402
 
 import keras_parallax as kp  # noqa: E402
 from keras_parallax.compat import graph_queries  # noqa: E402
-from keras_parallax.job import devices  # noqa: E402
-from keras_parallax.session import graph_sessions  # noqa: E402
-from keras_parallax.step import train_step  # noqa: E402
-from keras_parallax.tables import initial_values  # noqa: E402
+from keras_parallax.engine.job import devices  # noqa: E402
+from keras_parallax.engine.session import graph_sessions  # noqa: E402
+from keras_parallax.engine.step import train_step  # noqa: E402
+from keras_parallax.engine.tables import initial_values  # noqa: E402
+from keras_parallax.tuning.moves import replan  # noqa: E402
 
 RANKS = 2
 #: Of the table in TensorBoard.
@@ -57,7 +58,7 @@ class Rank(NamedTuple):
         )
 
     def model(self, case='adagrad', build=None, equal=True, **wrap):
-        """A compiled model, with `equal` start weights on all ranks or others on each."""
+        """A compiled model, with `equal` start weights on all workers or others on each."""
         with self.strategy or contextlib.ExitStack():
             model = (build or cases.CASES[case].model)(self.keras)
             self.compile(model, case, **wrap)
@@ -66,7 +67,7 @@ class Rank(NamedTuple):
         return model
 
     def batches(self, begin, end, case='adagrad'):
-        """This rank's batches of the steps from `begin` to `end`."""
+        """This worker's batches of the steps from `begin` to `end`."""
         return cases.batches(cases.CASES[case], RANKS, begin, end, self.number)
 
     def data(self, begin, end):
@@ -89,7 +90,7 @@ class Rank(NamedTuple):
         )
 
     def barrier(self):
-        from keras_parallax.job import job
+        from keras_parallax.engine.job import job
 
         job.start().barrier()
 
@@ -114,7 +115,7 @@ def fit(rank):
         rank.keras.callbacks.ReduceLROnPlateau('loss', factor=0.5, patience=1, min_delta=0.03),
         rank.keras.callbacks.EarlyStopping('loss', patience=9),
     ]
-    # The ranks may have unequal amounts of data to validate on.
+    # The workers may have unequal amounts of data to validate on.
     held_out = (ids[: 6 * (1 + rank.number)], targets[: 6 * (1 + rank.number)])
     history = rank.fit(model, 0, 8, callbacks, epochs=6, validation_data=held_out)
     history = {'history ' + name: values for name, values in history.history.items()}
@@ -295,14 +296,14 @@ def checkpoint(rank):
 
 
 def graphs(rank):
-    """Each rank writes its graph, and tells its operations."""
+    """Each worker writes its graph, and tells its operations."""
     rank.fit(rank.model(), 0, 4, [kp.callbacks.GraphExport(rank.folder)])
     operations = tf.get_default_graph().get_operations()
     return {'operations': np.array([operation.name for operation in operations])}
 
 
 def tensor_board(rank):
-    """Both ranks have the callback, with folders of their own."""
+    """Both workers have the callback, with folders of their own."""
     board = kp.callbacks.TensorBoard(
         os.path.join(rank.folder, 'rank-%d' % rank.number),
         histogram_freq=1,
@@ -312,24 +313,24 @@ def tensor_board(rank):
         sampled_rows=SAMPLED_ROWS,
     )
     model = rank.model()
-    # The same on both ranks, and one batch here and in one process.
+    # The same on both workers, and one batch here and in one process.
     held_out = cases.batches(cases.CASES['adagrad'], RANKS, 20, 21, 0)[0]
     rank.fit(model, 0, 4, [board], epochs=3, validation_data=held_out)
     return {'end': model.get_weights()}
 
 
-# --- One rank alone ----------------------------------------------------------------------------
+# --- One worker alone ----------------------------------------------------------------------------
 
 
 def alone(rank):
-    """Each rank in turn predicts and evaluates, while the other has begun its next step."""
+    """Each worker in turn predicts and evaluates, while the other has begun its next step."""
     model = rank.model()
     rank.train(model, 0, 3)
     ids, targets = rank.data(10, 13)
     results = {}
     for turn in range(RANKS):
         if rank.number == turn:
-            # Longer than the ranks' watch over each other takes to look around.
+            # Longer than the workers' watch over each other takes to look around.
             until = time.time() + 1.5
             while time.time() < until:
                 results['predicted'] = model.predict(ids)
@@ -446,7 +447,7 @@ def towers(rank):
 
 
 def two_models(rank):
-    """Two models of one optimizer, with tables whose shards are of equal size on both ranks."""
+    """Two models of one optimizer, with tables whose shards are of equal size on both workers."""
 
     def build(keras):
         layers = [keras.layers.Embedding(24, cases.WIDTH, input_length=cases.LENGTH)]
@@ -525,14 +526,14 @@ def waiting(rank):
         model.train_on_batch(*cases.two_kinds_of_ids(np.random.RandomState(n), 6)) for n in (0, 1)
     ]
     step = train_step.step_of(model)
-    replaced = {pair.replaced: pair.replacement for pair in step.connections}
+    replaced = {pair.replaced: pair.replacement for pair in step.runs.connections}
     words, classes = (table.pulls[0].rows for table in step.tables.values())
     needed = graph_queries.ancestors([replaced[classes]])
     return {'words': words in replaced, 'classes': words.op in needed, 'losses': losses}
 
 
 def told(rank, case):
-    """What waits on the other rank's server for an operation of this one, beside what it gets."""
+    """What waits on the other worker's server for an operation of this one, beside what it gets."""
     model = rank.model(case)
     model._make_train_function()
     step = graph_queries.ancestors([model.train_function.updates_op])
@@ -548,13 +549,13 @@ def told(rank, case):
 
 
 def pulled_once(rank):
-    """How often a step asks the other rank's server for rows, and which it gets for a batch."""
+    """How often a step asks the other worker's server for rows, and which it gets for a batch."""
     model = rank.model('shared')
     batch = next(cases.joined_batches(cases.CASES['shared'], RANKS))
     mine = cases.share(batch, rank.number, RANKS)
     losses = model.train_on_batch(*mine)
     step = train_step.step_of(model)
-    replaced = {pair.replaced: pair.replacement for pair in step.connections}
+    replaced = {pair.replaced: pair.replacement for pair in step.runs.connections}
     (table,) = step.tables.values()
     rows = [replaced.get(pull.rows, pull.rows) for pull in table.pulls]
     device = tf.DeviceSpec.from_string(devices.shard_device(1 - rank.number)).to_string()
@@ -598,7 +599,7 @@ def measured(rank, case):
             name = 'before' if step == 8 else 'after'
             results[name + ' servers'] = [table.shards[0].server for table in tables]
             results[name + ' traffic'] = [load.traffic_share or np.nan for load in loads]
-    results['alpha'] = [table.alpha for table in tables]
+    results['density'] = [table.density for table in tables]
     results['touched'] = np.mean(touched[:10], 0)
     results['summary'] = ''
     strategy.summary(model, lambda text: results.update(summary=text))
@@ -636,7 +637,7 @@ def joined_later(rank, architecture):
     first, second = models
     rank.train(first, 0, 2)
     step = train_step.step_of(first)
-    step.replan(step.request._replace(architecture=architecture))
+    replan(step, step.request._replace(architecture=architecture))
     for model in (first, second, first):
         rank.train(model, 2, 4)
     with rank.strategy:
@@ -798,8 +799,53 @@ def interleaved_slots(rank):
     return found
 
 
+def set_after_summary(rank):
+    """Weights are set between a summary and the first step, in a scope that is still open."""
+    with rank.strategy:
+        # Before the model, so that its momentum has no value yet when the summary asks for it.
+        momentum = cases.CASES['momentum'].optimizer(rank.keras)
+        optimizer = kp.ParallaxOptimizer(momentum, keras=rank.package)
+        model = cases.CASES['momentum'].model(rank.keras)
+        model.compile(optimizer, 'mse', metrics=['mae'])
+        rank.strategy.summary(model, print_fn=lambda text: None)
+        model.set_weights(cases.start_weights(model))
+    rank.train(model, 0, 4)
+    return {'weights': model.get_weights()}
+
+
+def shared_by_sub_models(rank):
+    """A layer that two sub-models share is trained, set, saved and resumed, or refused."""
+    model = rank.model(build=cases.sub_models)
+    batches = cases.batches(cases.SUB_MODELS, RANKS, 0, 2, rank.number)
+    names = [weight.name for weight in model.trainable_weights]
+    if len(names) > len(set(names)):
+        return {'error': error_of(model.train_on_batch, *batches[0])}
+    path = os.path.join(os.path.dirname(rank.folder), 'sub_models.h5')
+    cases.train(model, batches)
+    model.save(path)
+    cases.train(model, batches)
+    rank.strategy.resume(model, path)
+    model.set_weights(model.get_weights())
+    cases.train(model, batches)
+    return {'weights': model.get_weights()}
+
+
+def increments_without_shards(rank):
+    """Incremental checkpoints of a model whose tables every worker holds."""
+    rank = rank._replace(strategy=kp.ParallaxStrategy(architecture='allreduce'))
+    model, path = rank.model(), os.path.join(os.path.dirname(rank.folder), 'increments')
+    rank.fit(model, 0, 4, [kp.callbacks.ModelCheckpoint(path, incremental=True)], epochs=2)
+    trained = model.get_weights()
+    model.set_weights(cases.start_weights(model))
+    return {
+        'epochs': rank.strategy.resume(model, path),
+        'trained': trained,
+        'resumed': model.get_weights(),
+    }
+
+
 def no_strategy(rank, case):
-    """The ranks start from values of their own, and Horovod gives them those of rank 0."""
+    """The workers start from values of their own, and Horovod gives them those of rank 0."""
     import horovod.tensorflow as hvd
 
     model = rank.model(case, equal=False)
@@ -808,13 +854,23 @@ def no_strategy(rank, case):
     start, losses = model.get_weights(), rank.train(model, 0, 8)
     shapes = {'HorovodAllreduce': [], 'HorovodAllgather': []}
     for operation in session.graph.get_operations():
-        if operation.type in shapes:
+        # What a branch has does not run: no samples have weights.
+        if operation.type in shapes and operation._get_control_flow_context() is None:
             shapes[operation.type].append(operation.inputs[0].shape.as_list())
+    end = model.get_weights()
+    for number, (ids, targets) in enumerate(rank.batches(8, 12)):
+        joined = cases.some_weights(np.random.RandomState(number), (RANKS * len(ids),))
+        weights = np.split(joined, RANKS)[rank.number]
+        if number % 2:
+            model.train_on_batch(ids, targets, sample_weight=weights)
+        else:
+            model.fit(ids, targets, len(ids), verbose=0, sample_weight=weights)
     return {
         'own': own,
         'start': start,
         'losses': losses,
-        'end': model.get_weights(),
+        'end': end,
+        'weighted': model.get_weights(),
         'allreduced': str(shapes['HorovodAllreduce']),
         'allgathered': str(shapes['HorovodAllgather']),
     }

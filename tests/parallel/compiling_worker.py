@@ -1,11 +1,12 @@
 """Run by `horovodrun`: models that plain Keras compiles, in the scope of a strategy and outside.
 
-Usage: compiling_worker.py FOLDER PACKAGE NAME... Each rank writes what the script or the function
+Usage: compiling_worker.py FOLDER PACKAGE NAME... Each worker writes what the script or the function
 called NAME returns, a list of arrays, to FOLDER/NAME.RANK.npz. PACKAGE is `tf.keras` or `alias`,
 which is tf.keras under the name `keras`, or `keras`, which is imported in the first scope.
 """
 
 import contextlib
+import functools
 import importlib
 import os
 import sys
@@ -130,23 +131,24 @@ def of_horovod(run):
     return errors
 
 
-def summed_penalty(run):
-    """This rank, and the warnings of an activity regularizer, of none, and of one of 0."""
-    texts, (layers, regularizers) = [], (run.keras.layers, run.keras.regularizers)
-    for regularizer in (regularizers.l2(0.1), None, regularizers.l1(0.0)):
-        with run.scope(), warnings.catch_warnings(record=True) as noted:
-            warnings.simplefilter('always')
-            model = run.keras.models.Sequential(
-                [
-                    layers.Embedding(user_scripts.WORDS, 3, input_length=user_scripts.LENGTH),
-                    layers.Flatten(),
-                    layers.Dense(2, activity_regularizer=regularizer, name='penalized'),
-                    layers.Dense(1),
-                ]
-            )
-            model.compile('sgd', 'mse')
-        texts += [str(warning.message) for warning in noted if 'penalized' in str(warning.message)]
-    return [run.rank] + texts
+def loss_of_neither_kind(run):
+    """What is raised for a loss that is neither a sum nor a mean over the samples."""
+
+    def root_of_mean(targets, outputs):
+        return tf.sqrt(tf.reduce_mean(tf.square(targets - outputs)))
+
+    with run.scope():
+        model = user_scripts.words_and_dense(run.keras)
+        model.compile('sgd', root_of_mean)
+    run.start(model)
+    before = model.get_weights()
+    errors = [error_of(run.fit, model), error_of(model.train_on_batch, *run.data())]
+    assert all(map(np.array_equal, before, model.get_weights()))
+    with run.scope():
+        sgd = kp.ParallaxOptimizer(run.keras.optimizers.SGD(), loss_reduction='mean')
+        model.compile(sgd, root_of_mean)
+    run.fit(model)
+    return errors
 
 
 def cleared_inside(run):
@@ -202,6 +204,7 @@ def main(folder, package, names):
                 keras,
                 scope,
                 wrapped=kp.ParallaxOptimizer,
+                summing=functools.partial(kp.ParallaxOptimizer, loss_reduction='sum'),
                 rank=strategy.rank,
                 ranks=strategy.size,
                 folder=folder,

@@ -2,7 +2,7 @@
 
 Usage: dynamic_async_worker.py FOLDER. The loss is linear, so that each use of an id moves its row
 by the same, which is another number for each id. Rank 0 writes to FOLDER/RUN.npz what has come of
-the rows, and how often all ranks have used each id.
+the rows, and how often all workers have used each id.
 """
 
 import os
@@ -18,7 +18,7 @@ from any_keras import keras  # noqa: E402
 
 import keras_parallax as kp  # noqa: E402
 from keras_parallax.compat.tensorflow_api import tf  # noqa: E402
-from keras_parallax.job import job  # noqa: E402
+from keras_parallax.engine.job import job  # noqa: E402
 
 
 def compiled(name):

@@ -1,6 +1,6 @@
 """Run by `horovodrun`: `DynamicEmbedding` on shards, and plain Keras on ids that a dict numbers.
 
-Usage: dynamic_worker.py PACKAGE FOLDER RUN... Each rank trains on its share of the batches, and
+Usage: dynamic_worker.py PACKAGE FOLDER RUN... Each worker trains on its share of the batches, and
 writes to FOLDER/RUN.RANK.npz what it has seen; rank 0 also trains plain Keras on the joined
 batches. What the job has saved goes to FOLDER, too.
 """
@@ -19,8 +19,9 @@ from raised import error_of  # noqa: E402
 
 import keras_parallax as kp  # noqa: E402
 from keras_parallax.checkpoint import save_parts  # noqa: E402
-from keras_parallax.job import job  # noqa: E402
-from keras_parallax.step import train_step  # noqa: E402
+from keras_parallax.engine.job import job  # noqa: E402
+from keras_parallax.engine.step import train_step  # noqa: E402
+from keras_parallax.tuning.moves import replan  # noqa: E402
 
 KIND = 'RandomUniform'
 
@@ -55,7 +56,7 @@ def adam(keras):
     return keras.optimizers.Adam(lr=0.02, epsilon=0.01)
 
 
-HALVED = {'compression': hvd.Compression.fp16, 'pull_compression': hvd.Compression.fp16}
+FP16 = {'compression': hvd.Compression.fp16, 'pull_compression': hvd.Compression.fp16}
 MOVES = (
     {'partitions': 3},
     {'partitions': 1, 'architecture': 'ps'},
@@ -65,7 +66,7 @@ RUNS = {
     'adagrad': Run(adagrad, resumed={'partitions': 1}),
     'adam': Run(adam, {'architecture': 'ps'}, {'partitions': 2}),
     'moved': Run(adam, moves=MOVES),
-    'halved': Run(adagrad, wrap=HALVED),
+    'fp16': Run(adagrad, wrap=FP16),
     'accumulated': Run(adagrad, wrap={'accumulate_steps': 2}),
     'auto': Run(adagrad, {'architecture': 'auto'}, steps=90),
     'search': Run(adagrad, {'partitions': 'search'}, steps=60),
@@ -107,13 +108,13 @@ def small(keras, package):
 
 
 def train(model, strategy, run, begin, end):
-    """Trains on this rank's share of some batches; returns the losses of all ranks together."""
+    """Trains on this worker's share of some batches; returns the losses of all workers together."""
     ids, losses = dynamic.raw_ids(), []
     parts = strategy.size * run.wrap.get('accumulate_steps', 1)
     for number in range(begin, end):
         if run.moves and number and number % 2 == 0:
             step = train_step.step_of(model)
-            step.replan(step.request._replace(**run.moves[number // 2 - 1]))
+            replan(step, step.request._replace(**run.moves[number // 2 - 1]))
         batch = dynamic.batch(number % dynamic.STEPS, ids)
         own = range(strategy.rank, parts, strategy.size)
         of_parts = [model.train_on_batch(*cases.share(batch, part, parts)) for part in own]
@@ -122,7 +123,7 @@ def train(model, strategy, run, begin, end):
 
 
 def seen(model):
-    """What a rank sees of a model, a dict of arrays."""
+    """What a worker sees of a model, a dict of arrays."""
     table = model.get_layer('table')
     ids = dynamic.raw_ids()
     before = table.get_weights()[1]

@@ -1,4 +1,4 @@
-"""Run by `horovodrun`: trains cases on this rank's share of the batches, rank 0 writes results.
+"""Run by `horovodrun`: trains cases on this worker's share of the batches, rank 0 writes results.
 
 Usage: equality_worker.py PACKAGE FOLDER CASE...
 
@@ -17,7 +17,7 @@ import cases  # noqa: E402
 import moving  # noqa: E402
 
 import keras_parallax as kp  # noqa: E402
-from keras_parallax.session.graph_scope import scope_of  # noqa: E402
+from keras_parallax.engine.session.graph_scope import scope_of  # noqa: E402
 
 EXTRA = json.loads(os.environ.get('STRATEGY', '{}'))
 
@@ -32,7 +32,7 @@ def run(case, keras, name):
         if 'tables' in wrap:
             wrap['tables'] = wrap['tables'](keras)
         optimizer = kp.ParallaxOptimizer(case.optimizer(keras), keras=name, **wrap)
-        model.compile(optimizer, case.loss)
+        model.compile(optimizer, cases.as_lists(case.loss), **cases.compile_arguments(case))
     model.set_weights(cases.start_weights(model))
     losses = []
     for number, batch in enumerate(cases.joined_batches(case, strategy.size)):
@@ -55,7 +55,7 @@ def main(package, folder, names):
     for name in names:
         try:
             strategy, losses, model = run(cases.find(name), keras, package)
-            from keras_parallax.job import job
+            from keras_parallax.engine.job import job
 
             losses = np.mean(job.start().gather(losses), 0) if strategy.size > 1 else losses
             if strategy.rank == 0:

@@ -1,6 +1,7 @@
 """Run by `horovodrun`: one way for a job to fail, or to end well.
 
-Usage: failure_worker.py WAY [FOLDER]. Every rank prints its process id and its server's port first.
+Usage: failure_worker.py WAY [FOLDER]. Every worker prints its process id and its server's port
+first.
 """
 
 import itertools
@@ -19,7 +20,7 @@ from frameworks import tf
 
 import keras_parallax as kp
 from keras_parallax.compat import horovod_api
-from keras_parallax.job import job, worker_servers
+from keras_parallax.engine.job import devices, job, worker_servers
 
 ROWS, LENGTH = 50, 3
 STEP_TIMEOUT = {'stopped': 10, 'hung': 10}
@@ -73,6 +74,14 @@ def bad_id(strategy):
         model.train_on_batch(x, y)
 
 
+def empty_batch(strategy):
+    model = build(strategy)
+    train(model, 3)
+    size = 0 if strategy.rank == 1 else 8
+    for _ in range(5):
+        model.train_on_batch(*batch(size))
+
+
 def exception(strategy):
     # Steps of a session that is closed cannot be interrupted, which is no news for the user.
     closed = build(strategy)
@@ -108,6 +117,32 @@ def exception_while_others_compute(strategy):
         raise KeyError('the user made a mistake')
     while True:  # In Python all the time, so that no TensorFlow call can be interrupted.
         pass
+
+
+def exception_with_a_hook(strategy):
+    """A hook of the script's own has taken the place of ours."""
+    sys.excepthook = sys.__excepthook__
+    exception(strategy)
+
+
+def exception_at_the_start(strategy):
+    """What happens is in `main`."""
+
+
+def exception_before_the_job(strategy):
+    """What happens is in `main`."""
+
+
+def no_card(*arguments):
+    raise ValueError('no such card')
+
+
+def exit_with_a_message(strategy):
+    model = build(strategy)
+    train(model, 3)
+    if strategy.rank == 1:
+        sys.exit('no data')
+    train(model, 5)
 
 
 def ends_before_training(strategy):
@@ -221,6 +256,21 @@ def caught_in_fit(strategy):
     except KeyError:
         print('CAUGHT', flush=True)
         train(model, 1)
+        go_on(model)
+
+
+def caught_after_fit(strategy):
+    """A callback of rank 1 fails when all batches are over."""
+    model = build(strategy)
+
+    def fail(logs):
+        raise KeyError('the user made a mistake')
+
+    failing = [keras.callbacks.LambdaCallback(on_train_end=fail)] if strategy.rank == 1 else []
+    try:
+        model.fit(*batch(), verbose=0, callbacks=failing)
+    except KeyError:
+        print('CAUGHT', flush=True)
         go_on(model)
 
 
@@ -447,12 +497,16 @@ def main(way):
         is_last, way = not is_last, 'killed_before_the_job'
     if way == 'killed_before_it_meets' and is_last:
         horovod_api.hvd.init = die
+    if way == 'exception_at_the_start' and is_last:
+        devices.card_of = no_card
+    if way == 'exception_before_the_job' and is_last:
+        raise KeyError('the user made a mistake')
     if way == 'never_meets':
         horovod_api.hvd.init = wait
     if way == 'killed_before_the_job' and is_last:
         os.kill(os.getpid(), signal.SIGKILL)
     if way in ('killed_before_the_job', 'killed_before_it_meets'):
-        # Not in the environment of horovodrun, which has a value of its own for the ranks.
+        # Not in the environment of horovodrun, which has a value of its own for the workers.
         os.environ['HOROVOD_GLOO_TIMEOUT_SECONDS'] = '10'
     if way == 'killed_before_it_serves' and is_last:
         worker_servers.start_servers = die

@@ -1,4 +1,4 @@
-"""Run by `horovodrun`: loads what a former version has saved, and notes what each rank has then.
+"""Run by `horovodrun`: loads what a former version has saved, and notes what each worker has then.
 
 Usage: former_files_worker.py FOLDER KIND...
 """
@@ -11,7 +11,7 @@ import numpy as np
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir))
 import former_files  # noqa: E402
 
-from keras_parallax.job import job  # noqa: E402
+from keras_parallax.engine.job import job  # noqa: E402
 
 
 def main(folder, *kinds):

@@ -8,7 +8,7 @@ import os
 import horovod.tensorflow as hvd
 
 hvd.init()
-from keras_parallax.job.collectives import _SHORT_BYTES, Gatherer  # noqa: E402
+from keras_parallax.engine.job.collectives import _SHORT_BYTES, Gatherer  # noqa: E402
 
 #: The length of a text that just fits the first collective, with two quotes and the line's end.
 FITS = _SHORT_BYTES - 2 - 1

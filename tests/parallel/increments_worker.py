@@ -2,9 +2,9 @@
 
 Usage: increments_worker.py FOLDER save|resume
 
-`save` compares what it saves with full saves, and then trains until one rank is killed while it
+`save` compares what it saves with full saves, and then trains until one worker is killed while it
 writes its first delta. `resume` trains without a break, and in other ways, and then goes on from
-what the kill has left. What a rank has goes to FOLDER/NAME-RANK.npz.
+what the kill has left. What a worker has goes to FOLDER/NAME-RANK.npz.
 """
 
 import os
@@ -23,7 +23,8 @@ import keras_parallax as kp  # noqa: E402
 from keras_parallax.checkpoint import manifest  # noqa: E402
 from keras_parallax.checkpoint.increments import increments_of  # noqa: E402
 from keras_parallax.checkpoint.save_parts import save_parts  # noqa: E402
-from keras_parallax.job import job  # noqa: E402
+from keras_parallax.engine.job import job  # noqa: E402
+from keras_parallax.tuning.moves import replan  # noqa: E402
 
 
 class KilledInSave(keras.callbacks.Callback):
@@ -77,7 +78,7 @@ class Compared:
 
 
 def write_alone(strategy, model, rows):
-    """Rank 1 writes rows of the shards of both ranks."""
+    """Rank 1 writes rows of the shards of both workers."""
     if strategy.rank == 1:
         table = model.layers[0].weights[0]
         with table.graph.as_default():
@@ -88,7 +89,7 @@ def write_alone(strategy, model, rows):
 
 
 def train(strategy, model, number):
-    """Trains on some of the samples, the same number of them on each rank."""
+    """Trains on some of the samples, the same number of them on each worker."""
     ids, targets = increments.data()
     first = increments.TRAINED * (2 * number + strategy.rank)
     rows = slice(first, first + increments.TRAINED)
@@ -97,7 +98,7 @@ def train(strategy, model, number):
 
 
 def save(folder):
-    """Saves after training and after a write of one rank alone, and is killed in a save."""
+    """Saves after training and after a write of one worker alone, and is killed in a save."""
     strategy, model = increments.build()
     compared = Compared(folder, strategy, model, 'compared')
     train(strategy, model, 0)
@@ -125,7 +126,7 @@ def move(folder):
     compared = Compared(folder, strategy, model, 'unbroken')
     compared('trained')
     step = model.optimizer._parallax_step
-    step.replan(step.request._replace(partitions=3))
+    replan(step, step.request._replace(partitions=3))
     compared('moved')
     write_alone(strategy, model, [1, 2, 3, 6])
     compared('written')

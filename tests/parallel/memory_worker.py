@@ -1,6 +1,7 @@
 """Run by `horovodrun`: moves a table of several blocks, and notes what memory that took.
 
-Usage: memory_worker.py FOLDER PACKAGE MEBIBYTES BLOCK_MEBIBYTES. Each rank writes FOLDER/RANK.json.
+Usage: memory_worker.py FOLDER PACKAGE MEBIBYTES BLOCK_MEBIBYTES. Each worker writes
+FOLDER/RANK.json.
 """
 
 import json
@@ -20,7 +21,7 @@ from keras_parallax.checkpoint import (
     resume,  # noqa: E402
     save_parts,  # noqa: E402
 )
-from keras_parallax.job import job  # noqa: E402
+from keras_parallax.engine.job import job  # noqa: E402
 
 MEBIBYTE = 2**20
 WIDTH = 64
@@ -57,7 +58,7 @@ def main(folder, package, mebibytes, block_mebibytes):
     if strategy.is_chief:
         # The first move adds operations to the graph, for which the session takes some memory.
         kp.save_model(model, path, block_bytes=block, show_progress=True)
-        # To another path: ranks of a host save the same thing once to each.
+        # To another path: workers of a host save the same thing once to each.
         again = os.path.join(folder, 'again.h5')
         found['save'] = extra(kp.save_model, model, again, block_bytes=block)
     job.start().barrier()

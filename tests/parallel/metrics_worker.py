@@ -1,6 +1,6 @@
-"""Run by `horovodrun`: metrics of all samples, where ranks have unequal shares.
+"""Run by `horovodrun`: metrics of all samples, where workers have unequal shares.
 
-Usage: metrics_worker.py FOLDER PACKAGE... Each rank writes to FOLDER/RANK.json what it has seen
+Usage: metrics_worker.py FOLDER PACKAGE... Each worker writes to FOLDER/RANK.json what it has seen
 with each Keras package: a dict by package.
 """
 
@@ -15,12 +15,12 @@ import numpy as np
 
 import keras_parallax as kp
 
-#: How many samples each rank trains on in three batches, and validates on.
+#: How many samples each worker trains on in three batches, and validates on.
 TRAINED, VALIDATED = (48, 24), (40, 150)
 
 
 def samples(rank, number):
-    """Ids and labels of samples; a rank's are more often positive than those of the one before."""
+    """Ids and labels of samples; each worker has more positive ones than the one before."""
     random = np.random.RandomState(rank + number)
     ids = random.randint(0, 50, [number, 3])
     return ids, (random.rand(number) < 0.2 + 0.5 * rank).astype('float32')
@@ -42,7 +42,7 @@ def compiled(keras, metrics):
 
 
 def seen(keras, rank):
-    """What a rank sees of a model's metrics, in `fit` and in `evaluate`."""
+    """What a worker sees of a model's metrics, in `fit` and in `evaluate`."""
     metrics = [
         kp.metrics.AUC(),
         kp.metrics.LogLoss(),
@@ -96,7 +96,7 @@ def seen(keras, rank):
 
 
 def ranked(keras, rank):
-    """What a rank sees of metrics of several items a sample, its labels and its predictions."""
+    """What a worker sees of metrics of several items a sample, its labels and its predictions."""
     keras.backend.clear_session()
     random = np.random.RandomState(rank)
     samples = [20, 70][rank]
@@ -116,12 +116,12 @@ def ranked(keras, rank):
 
 
 def grouped(keras, rank):
-    """What a rank sees of the area within groups, and its labels, scores and groups."""
+    """What a worker sees of the area within groups, and its labels, scores and groups."""
     keras.backend.clear_session()
     random = np.random.RandomState(rank)
     samples = [40, 150][rank]
     groups, scores = random.randint(0, 12, samples), random.randint(0, 20, samples)
-    # Groups are on both ranks; what is higher on rank 0 is ahead in many of them.
+    # Groups are on both workers; what is higher on rank 0 is ahead in many of them.
     labels = (random.rand(samples) < [0.3, scores / 20][rank]).astype('float32')
     scores = (scores + 10 * rank + 5 * (groups % 3)).astype('float32')
     with kp.ParallaxStrategy():
@@ -148,7 +148,7 @@ def grouped(keras, rank):
 
 
 def different(keras, rank):
-    """What a rank is told if the ranks compile with other metrics."""
+    """What a worker is told if the workers compile with other metrics."""
     model = compiled(keras, [kp.metrics.AUC(100 * (rank + 1))])
     try:
         model.fit(*samples(0, 24), verbose=0)

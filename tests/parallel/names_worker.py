@@ -1,7 +1,7 @@
-"""Run by `horovodrun`: compares the global variables of the ranks; rank 0 prints `SAME` and names.
+"""Run by `horovodrun`: compares the workers' global variables; rank 0 prints `SAME` and names.
 
-With three ranks one of them has no shard of the table of two rows, so its optimizer updates fewer
-variables; Horovod's own callback broadcasts the global variables of all ranks by name.
+With three workers one of them has no shard of the table of two rows, so its optimizer updates fewer
+variables; Horovod's own callback broadcasts the global variables of all workers by name.
 """
 
 import os
@@ -13,7 +13,7 @@ from any_keras import keras  # noqa: E402
 from frameworks import tf  # noqa: E402
 
 import keras_parallax as kp  # noqa: E402
-from keras_parallax.job import job  # noqa: E402
+from keras_parallax.engine.job import job  # noqa: E402
 
 OPTIMIZERS = [
     lambda: keras.optimizers.Adam(),

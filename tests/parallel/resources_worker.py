@@ -1,4 +1,4 @@
-"""Run by `keras-parallax run --resources`: prints which card of its host this rank uses.
+"""Run by `keras-parallax run --resources`: prints which card of its host this worker uses.
 
 Usage: resources_worker.py WORD
 """
@@ -11,7 +11,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.p
 from frameworks import KERAS_PACKAGES, keras_module  # noqa: E402
 
 import keras_parallax as kp  # noqa: E402
-from keras_parallax.job import job  # noqa: E402
+from keras_parallax.engine.job import job  # noqa: E402
 
 keras = keras_module(KERAS_PACKAGES[-1])
 with kp.ParallaxStrategy() as strategy:

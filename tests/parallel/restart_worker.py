@@ -3,8 +3,8 @@
 Usage: restart_worker.py FOLDER EPOCH. Rank 1 is killed in the epoch of that number, but only in the
 first attempt of `keras-parallax run`. Rank 0 leaves the final weights in FOLDER.
 
-With `all` for EPOCH it saves after batches, and all ranks are killed within the second epoch. After
-the restart it trains without a break, too.
+With `all` for EPOCH it saves after batches, and all workers are killed within the second epoch.
+After the restart it trains without a break, too.
 """
 
 import os
@@ -61,7 +61,7 @@ def within_epoch(folder):
         callbacks, epoch = [], 0
         if run == 'killed':
             checkpoint = kp.callbacks.ModelCheckpoint(path, save_steps=3, max_to_keep=1)
-            # The step after a save ends on no rank before rank 0 has saved.
+            # The step after a save ends on no worker before rank 0 has saved.
             callbacks = [checkpoint, Kill(1, 2)]
         if run == 'resumed':
             latest = kp.latest_checkpoint(path)

@@ -1,8 +1,8 @@
 """Run by `horovodrun` or alone: trains the entries of a job of `resumed.py`, and saves half way.
 
 Usage: resuming_worker.py FOLDER JOB [ADDRESS...], with the addresses of dedicated servers. What a
-rank has half way and at the end goes to FOLDER/results/ENTRY/half or end/RANK.npz. The environment
-variable ENTRIES may hold the names of those to run, with semicolons between them.
+worker has half way and at the end goes to FOLDER/results/ENTRY/half or end/RANK.npz. The
+environment variable ENTRIES may hold the names of those to run, with semicolons between them.
 """
 
 import os
@@ -21,11 +21,11 @@ from frameworks import TF2  # noqa: E402
 import keras_parallax as kp  # noqa: E402
 from keras_parallax.callbacks.save_clock import SaveClock  # noqa: E402
 from keras_parallax.checkpoint import save, save_parts  # noqa: E402
-from keras_parallax.job import job  # noqa: E402
+from keras_parallax.engine.job import job  # noqa: E402
 
 
 def note(folder, name, strategy, model, **others):
-    """Writes what this rank has."""
+    """Writes what this worker has."""
     folder = os.path.join(folder, 'results', name)
     os.makedirs(folder, exist_ok=True)
     weights = model.get_weights() + model.optimizer.get_weights()
@@ -74,7 +74,7 @@ def run(folder, name, entry, addresses):
         epoch = strategy.resume(model, os.path.join(folder, '.'.join(entry.source)))
         job.start().barrier()
         note(folder, name + '/half', strategy, model)
-        # With sync=False nothing else keeps another rank from training.
+        # With sync=False nothing else keeps another worker from training.
         job.start().barrier()
     if entry.source is not None:
         case = case._replace(moves=())
@@ -125,7 +125,7 @@ class Break(cases.keras_module('tf.keras').callbacks.Callback):
             raise Broken
 
 
-#: Samples, and of those of all ranks in a batch; an epoch has six batches.
+#: Samples, and of those of all workers in a batch; an epoch has six batches.
 COUNT, JOINED = 72, 12
 
 
@@ -212,7 +212,7 @@ def main(folder, name, *addresses):
             shuffle(folder, package, way == 'True' or way)
     for broken in resumed.WITHIN.get(name, []):
         if names is None or broken in names.split(';'):
-            within(folder, broken, goes_on=name != 'two ranks')
+            within(folder, broken, goes_on=name != 'two workers')
 
 
 main(*sys.argv[1:])

@@ -1,7 +1,8 @@
 """Run by `horovodrun`: saves both forms of checkpoints, and is killed in the midst of it.
 
-Usage: save_kill_worker.py FOLDER. In each attempt of `keras-parallax run` but the last, one rank is
-killed as soon as a file of the second epoch's checkpoint, in one of the forms, has begun to grow.
+Usage: save_kill_worker.py FOLDER. In each attempt of `keras-parallax run` but the last, one worker
+is killed as soon as a file of the second epoch's checkpoint, in one of the forms, has begun to
+grow.
 """
 
 import os
@@ -13,7 +14,7 @@ from any_keras import keras
 
 import keras_parallax as kp
 
-#: The form whose second save is broken off in each attempt, and the rank that is killed.
+#: The form whose second save is broken off in each attempt, and the worker that is killed.
 KILLS = [('single', 0), ('single', 1), ('parts', 0), ('parts', 1)]
 #: Large enough to be caught at being written.
 ROWS, WIDTH, LENGTH, EPOCHS = 1000000, 8, 3, 3

@@ -1,7 +1,7 @@
-"""Run by `horovodrun`: every rank saves, as a script without chief guards has it.
+"""Run by `horovodrun`: every worker saves, as a script without chief guards has it.
 
-Usage: saving_by_all_worker.py FOLDER PACKAGE. Each rank writes `FOLDER/RANK.json`: for each case a
-list of what the rank found right after a call of its own: which file is there, and what is in it.
+Usage: saving_by_all_worker.py FOLDER PACKAGE. Each worker writes `FOLDER/RANK.json`: for each case
+a list of what the rank found right after a call of its own: which file is there, and what is in it.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.p
 import cases  # noqa: E402
 
 import keras_parallax as kp  # noqa: E402
-from keras_parallax.job import job  # noqa: E402
+from keras_parallax.engine.job import job  # noqa: E402
 
 
 def seen(path):
@@ -51,7 +51,7 @@ class Rank:
         self.number, self.turns = self.strategy.rank, 0
 
     def with_averages(self):
-        """A model whose batch normalization has averages of each rank's own."""
+        """A model whose batch normalization has averages of each worker's own."""
         layers = self.keras.layers
         model = self.keras.models.Sequential(
             [
@@ -76,7 +76,7 @@ class Rank:
         model.train_on_batch(ids, targets)
 
     def saved(self, path, save):
-        """What is there after the call, and whether it is what this rank's model has."""
+        """What is there after the call, and whether it is what this worker's model has."""
         save(path)
         found = seen(path)
         arrays = set(found['arrays'].values())
@@ -84,7 +84,7 @@ class Rank:
         return found
 
     def in_turn(self, first, act):
-        """Has one rank act, and then the other, which does not meet it in between."""
+        """Has one worker act, and then the other, which does not meet it in between."""
         job.start().barrier()
         self.turns += 1
         acted = self.path('acted-%d' % self.turns)
@@ -99,7 +99,7 @@ class Rank:
     # --- The cases -----------------------------------------------------------------------------
 
     def callbacks(self):
-        """Keras's own, which every rank gives to `fit`."""
+        """Keras's own, which every worker gives to `fit`."""
         notes = []
         note = self.keras.callbacks.LambdaCallback(
             on_epoch_end=lambda epoch, logs: notes.append(seen(self.path('%d.h5' % (epoch + 1))))
@@ -138,7 +138,7 @@ class Rank:
             yield value
 
     def averages(self):
-        """Each rank's own averages: those of rank 0 are saved, whoever comes first."""
+        """Each worker's own averages: those of rank 0 are saved, whoever comes first."""
         self.saving = self.averaging
         return [
             self.in_turn(first, lambda: self.saved(self.path('averages.h5'), self.averaging.save))
@@ -158,6 +158,19 @@ class Rank:
         backend.get_session().run(kernel.assign_add(0 * kernel + 1.0))
         found.append(self.saved(path, self.model.save))
         return found
+
+    def set_on_rank_0(self):
+        """Rank 0 alone has set weights, and all save."""
+        if self.number == 0:
+            self.model.set_weights([value / 2 for value in self.model.get_weights()])
+        job.start().barrier()
+        return [
+            self.in_turn(
+                first,
+                lambda: self.saved(self.path('set-%d.h5' % first), self.model.save),  # noqa: B023
+            )
+            for first in (0, 1)
+        ]
 
     def of_each(self):
         path = self.path('rank-%d.h5' % self.number)
@@ -179,7 +192,7 @@ class Rank:
         return found + [self.in_turn(0, save_and_move)]
 
     def configured(self):
-        """Not about saving: the ranks' optimizers say the same in other words, and train."""
+        """Not about saving: the workers' optimizers say the same in other words, and train."""
 
         class Configured(self.keras.optimizers.Adagrad):
             def get_config(self):
@@ -212,13 +225,14 @@ class Rank:
 def main(folder, package):
     rank, results = Rank(folder, package), {}
     for name in ('callbacks', 'at_once', 'by_turns', 'changed', 'of_each', 'alone', 'exported',
-                 'averages', 'exported_averages', 'configured'):  # fmt: skip
+                 'averages', 'exported_averages', 'configured',
+                 'set_on_rank_0'):  # fmt: skip
         rank.saving = rank.model
         results[name] = getattr(rank, name)()
         job.start().barrier()
     with open(os.path.join(folder, 'rank-%d.json' % rank.number), 'w') as file:
         json.dump(results, file)
-    # Lock files are gone when a job has ended, and not before the other rank has found them.
+    # Lock files are gone when a job has ended, and not before the other worker has found them.
     job.start().barrier()
 
 

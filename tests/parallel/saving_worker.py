@@ -3,7 +3,7 @@
 Usage: saving_worker.py FOLDER PACKAGE save|resume CASE[:FORM]...
 
 `save` trains each case for half of the steps, saves it in every form and trains to the end.
-`resume` trains the other half, each case from the form named. What a rank ends with goes to
+`resume` trains the other half, each case from the form named. What a worker ends with goes to
 FOLDER/RESULT/RANK.npz, with the name of what it shows as RESULT.
 """
 
@@ -19,11 +19,11 @@ import saved  # noqa: E402
 from raised import error_of  # noqa: E402
 
 import keras_parallax as kp  # noqa: E402
-from keras_parallax.job import job  # noqa: E402
+from keras_parallax.engine.job import job  # noqa: E402
 
 
 def share(case, strategy, begin, end):
-    """This rank's part of the joined batches, which are those of two ranks, as one batch each."""
+    """This worker's part of the joined batches, which two workers share, as one batch each."""
     return cases.batches(case, saved.RANKS, begin, end, strategy.rank, strategy.size)
 
 
@@ -52,7 +52,7 @@ def build(keras, case, **wrap):
 
 
 def note(folder, name, strategy, model, **others):
-    """Writes what this rank has."""
+    """Writes what this worker has."""
     folder = os.path.join(folder, 'results', name)
     os.makedirs(folder, exist_ok=True)
     weights = model.get_weights() + model.optimizer.get_weights()
@@ -91,7 +91,10 @@ def resume(folder, keras, name, form):
     if form in ('h5', 'plain.h5', 'parts'):
         keras.backend.clear_session()
         with kp.ParallaxStrategy() as strategy:
-            model = kp.load_model(path, **saved.CASES[name])
+            # Our own files have the options but for optimizers of tables.
+            wrap = saved.CASES[name]
+            own = {key: wrap[key] for key in wrap if form == 'plain.h5' or key == 'tables'}
+            model = kp.load_model(path, **own)
         epoch = 1
     else:
         strategy, model = build(keras, case, **saved.CASES[name])

@@ -13,7 +13,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.p
 import cases  # noqa: E402
 
 import keras_parallax as kp  # noqa: E402
-from keras_parallax.job import job  # noqa: E402
+from keras_parallax.engine.job import job  # noqa: E402
 
 CASE = cases.CASES['adam']
 #: At most ten numbers of shards are tried, or three architectures twice, with ten steps each.
@@ -23,7 +23,7 @@ AUTO = {'architecture': 'auto', 'overrides': {'table/embeddings': 'sparse'}}
 
 
 def train(see, **asked):
-    """Trains on this rank's share; returns the strategy, the model and what was seen of plans."""
+    """Trains on this worker's share; returns the strategy, the model and what was seen of plans."""
     keras.backend.clear_session()
     with kp.ParallaxStrategy(**asked) as strategy:
         model = CASE.model(keras)

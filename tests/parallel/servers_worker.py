@@ -14,7 +14,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.p
 from raised import error_of  # noqa: E402
 
 import keras_parallax as kp  # noqa: E402
-from keras_parallax.job import dedicated_servers  # noqa: E402
+from keras_parallax.engine.job import dedicated_servers  # noqa: E402
 
 ROWS, LENGTH = 50, 3
 

@@ -2,7 +2,7 @@
 
 Usage: sessions_worker.py FOLDER PACKAGE plain|strategy|config CASE... Each case is a script as it
 is written for plain Keras, but for the strategy and the share of the data. It returns a dict of
-arrays, which each rank writes to FOLDER/CASE.RANK.npz. With `config`, the strategy is one that is
+arrays, which each worker writes to FOLDER/CASE.RANK.npz. With `config`, the strategy is one that is
 given a configuration, and so is the session that Keras has before.
 """
 
@@ -20,6 +20,7 @@ from frameworks import TF2, tf
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir))
 import cases  # noqa: E402
 import reference  # noqa: E402
+from raised import error_of  # noqa: E402
 
 ROWS, LENGTH, BATCH, STEPS = 23, 3, 8, 4
 #: The module of what TensorFlow 1 has in `tf.contrib.lookup`.
@@ -58,7 +59,7 @@ class Script(NamedTuple):
         return self.strategy or contextlib.ExitStack()
 
     def dataset(self, seed=1, epochs=None, shuffle=False, feeds=None):
-        """This rank's share of the batches: of each, every so-manieth sample.
+        """This worker's share of the batches: of each, every so-manieth sample.
 
         With `feeds`, a dict, the arrays are to be fed, and are put there.
         """
@@ -120,7 +121,7 @@ class Script(NamedTuple):
         model.fit(*data, epochs=epochs, steps_per_epoch=STEPS, verbose=0)
 
     def numpy_batches(self, seed=1):
-        """This rank's batches as arrays."""
+        """This worker's batches as arrays."""
         graph = tf.Graph()
         with graph.as_default(), tf.Session(graph=graph) as session:
             batch = self.dataset(seed, 1).make_one_shot_iterator().get_next()
@@ -249,6 +250,75 @@ def own_session(script):
         return dict(weights_of(model), bias=bias)
 
 
+def entered_session(script):
+    """A session of the script's own, entered and first run in the scope, as DeepCTR has it."""
+    lookup, layers = importlib.import_module(LOOKUP_TABLES), script.keras.layers
+    keys, values = tf.constant(WORDS), tf.constant(np.arange(ROWS))
+    with script.scope():
+        if TF2:
+            filled = lookup.KeyValueTensorInitializer(keys, values)
+            table = lookup.StaticHashTable(filled, -1)
+        else:
+            table = lookup.HashTable(lookup.KeyValueTensorInitializer(keys, values), -1)
+        words = layers.Input((LENGTH,), dtype='string')
+        ids = layers.Lambda(table.lookup, output_shape=(LENGTH,), dtype='int64')(words)
+        model = script.keras.models.Model(words, script.layers(ids))
+        model.compile(script.optimizer(script.keras.optimizers.Adagrad(lr=0.1)), 'mse')
+        with tf.Session() as session:
+            session.run(tf.tables_initializer())
+            model.set_weights(cases.start_weights(model))
+            for ids, targets in script.numpy_batches():
+                model.train_on_batch(np.array(WORDS, object)[ids], targets)
+            return dict(weights_of(model), bias=session.run(model.layers[-1].bias))
+
+
+def frozen_graph(script):
+    """The last rank freezes its graph alone. Plain tf.keras of TensorFlow 1.11 cannot freeze."""
+    with script.scope():
+        model = script.model()
+    batches = script.numpy_batches()
+    for batch in batches:
+        model.train_on_batch(*batch)
+    ids = np.arange(BATCH * LENGTH, dtype=np.int32).reshape(BATCH, LENGTH) % ROWS
+    results = dict(weights_of(model), predicted=model.predict(ids))
+    if script.rank == script.size - 1 and script.strategy:
+        definition = script.session.graph.as_graph_def()
+        output = model.outputs[0]
+        frozen = tf.graph_util.convert_variables_to_constants(
+            script.session, definition, [output.op.name]
+        )
+        with tf.Graph().as_default(), contextlib.closing(tf.Session()) as session:
+            (again,) = tf.import_graph_def(frozen, return_elements=[output.name], name='')
+            results['predicted'] = session.run(again, {model.inputs[0].name: ids})
+        constants = [node for node in frozen.node if node.op == 'Const']
+        sizes = [tf.make_ndarray(node.attr['value'].tensor).size for node in constants]
+        results['largest'] = max(sizes)
+        results['holders'] = len(
+            [node for node in frozen.node if node.op.startswith('Var') or 'shard_' in node.name]
+        )
+    # The others go on meanwhile.
+    model.train_on_batch(*batches[0])
+    return results
+
+
+def frozen_dynamic(script):
+    """A graph that looks up a `DynamicEmbedding`, which plain Keras does not have."""
+    if not script.strategy:
+        return {}
+    import keras_parallax as kp
+
+    layers = script.keras.layers
+    with script.scope():
+        ids = layers.Input((LENGTH,), dtype='int64')
+        rows = kp.layers.DynamicEmbedding(2, 100, name='dynamic')(ids)
+        model = script.keras.models.Model(ids, layers.Dense(1)(rows))
+        model.compile(script.optimizer(script.keras.optimizers.SGD(lr=0.1)), 'mse')
+    model.train_on_batch(*[np.full((BATCH, LENGTH) + rest, 3) for rest in ((), (1,))])
+    session, output = script.session, model.outputs[0].op.name
+    freeze = tf.graph_util.convert_variables_to_constants
+    return {'error': error_of(lambda: freeze(session, session.graph.as_graph_def(), [output]))}
+
+
 def lookup_tables(script):
     """Words are looked up in tables: one filled before the scope, one inside, both by sessions."""
     lookup = importlib.import_module(LOOKUP_TABLES)
@@ -275,6 +345,46 @@ def lookup_tables(script):
     for ids, targets in script.numpy_batches():
         model.train_on_batch(np.array(WORDS, object)[ids], targets)
     return weights_of(model)
+
+
+def eager_tables(script):
+    """Lookup tables in layers and data sets, which the script does not initialize.
+
+    Only plain Keras in a graph needs `initialize`.
+    """
+    lookup, numbers = importlib.import_module(LOOKUP_TABLES), np.arange(ROWS)
+    layers, results = script.keras.layers, {}
+
+    def initialize():
+        if not script.strategy:
+            script.session.run(tf.tables_initializer())
+
+    with script.scope():
+        words = layers.Input((LENGTH,), dtype='string')
+        ids = layers.StringLookup(vocabulary=WORDS[1:], name='ids')(words)
+        model = script.compile(script.keras.models.Model(words, script.layers(ids)))
+        text = layers.Input((1,), dtype='string')
+        split = layers.TextVectorization(vocabulary=WORDS[2:], output_sequence_length=LENGTH)
+        of_text = script.keras.models.Model(text, split(text))
+    batches = [(np.array(WORDS, object)[ids], values) for ids, values in script.numpy_batches()]
+    initialize()
+    results['first'] = model.predict(np.array(WORDS, object)[:LENGTH][None])
+    for batch in batches:
+        model.train_on_batch(*batch)
+    results['split'] = of_text.predict(np.array([[' '.join(WORDS[::8])]], object)) + 0.0
+
+    def named():
+        keys, values = tf.constant(numbers), tf.constant(WORDS)
+        table = lookup.StaticHashTable(lookup.KeyValueTensorInitializer(keys, values), '')
+        return script.dataset().map(
+            lambda ids, values: (table.lookup(tf.cast(ids, tf.int64)), values)
+        )
+
+    # Tables that appear when there is a step already, one of them in data.
+    dataset = named()
+    initialize()
+    model.fit(dataset, epochs=1, steps_per_epoch=STEPS, verbose=0)
+    return dict(weights_of(model), **results)
 
 
 def not_copied(script):
@@ -307,8 +417,8 @@ def _train(script, model, run_step, times=4):
     measured = {}
     if script.strategy:
         step = model.optimizer._parallax_step
-        density = step.density.get('table/embeddings', 0.0)
-        measured = {'density': density, 'connections': len(step.connections)}
+        density = step.runs.density.get('table/embeddings', 0.0)
+        measured = {'density': density, 'connections': len(step.runs.connections)}
     counted = script.steps_begun - before
     return dict(weights_of(model), counted=counted, ran=times * STEPS, **measured)
 

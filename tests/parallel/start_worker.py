@@ -1,6 +1,6 @@
 """Run by `horovodrun`: notes the start values of tables, and what memory they took a worker.
 
-Usage: start_worker.py FOLDER PARTITIONS [ADDRESS], the address of a dedicated server. Each rank
+Usage: start_worker.py FOLDER PARTITIONS [ADDRESS], the address of a dedicated server. Each worker
 writes FOLDER/RANK.npz.
 """
 

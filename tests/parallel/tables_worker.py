@@ -1,6 +1,6 @@
 """Run by `horovodrun`: scripts that read and write tables in their own ways, as plain Keras too.
 
-Usage: tables_worker.py PACKAGE FOLDER SCRIPT... Each rank runs every script twice: by itself with
+Usage: tables_worker.py PACKAGE FOLDER SCRIPT... Each worker runs every script twice: by itself with
 plain Keras on the joined batches, and with a strategy on its share of them. What the script
 returns, a dict of arrays and strings, goes to FOLDER/SCRIPT.RANK.npz, as `plain.NAME` and as
 `ours.NAME`.
@@ -23,9 +23,9 @@ from raised import error_of  # noqa: E402
 
 import keras_parallax as kp  # noqa: E402
 from keras_parallax.checkpoint import save_parts  # noqa: E402
-from keras_parallax.job import job  # noqa: E402
-from keras_parallax.session.graph_scope import scope_of  # noqa: E402
-from keras_parallax.updates import stochastic_rounding  # noqa: E402
+from keras_parallax.engine.job import job  # noqa: E402
+from keras_parallax.engine.session.graph_scope import scope_of  # noqa: E402
+from keras_parallax.engine.updates import stochastic_rounding  # noqa: E402
 
 RANKS = 2
 
@@ -36,7 +36,7 @@ class Run(NamedTuple):
     Attributes:
         keras: the Keras package.
         package: its name.
-        folder: where files go, of this rank and this run alone.
+        folder: where files go, of this worker and this run alone.
         strategy: the strategy, or `None` of plain Keras.
     """
 
@@ -64,7 +64,7 @@ class Run(NamedTuple):
         return model, built
 
     def batches(self, case, begin, end):
-        """The batches of the steps from `begin` to `end`, as far as they are this rank's."""
+        """The batches of the steps from `begin` to `end`, as far as they are this worker's."""
         return cases.batches(case, RANKS, begin, end, self.strategy and self.strategy.rank)
 
     def train(self, model, case, begin, end):
@@ -77,7 +77,7 @@ class Run(NamedTuple):
         model.fit(ids, targets, samples, epochs, verbose=0, shuffle=False, callbacks=[callback])
 
     def together(self):
-        """Waits for the other ranks, before a rank writes what another may still read."""
+        """Waits for the other workers, before a worker writes what another may still read."""
         if self.strategy is not None:
             job.start().barrier()
 
@@ -190,7 +190,7 @@ def savers(run):
     if run.strategy is None or run.strategy.rank == 1:
         early[1].restore(session, os.path.join(run.folder, 'of saver 0'))
     run.together()
-    given['restored by a rank'] = run.backend.get_value(table)
+    given['restored by a worker'] = run.backend.get_value(table)
     return given
 
 
@@ -239,7 +239,7 @@ def writes(run):
 
 
 def word2vec(run):
-    """Normalizes after each epoch, and looks at the rows that each rank sees."""
+    """Normalizes after each epoch, and looks at the rows that each worker sees."""
 
     def build(run, model):
         table = table_of(model)
@@ -374,7 +374,7 @@ def own_variable(run):
 
 
 def set_weights(run):
-    """Weights of a layer that are set between two calls of `fit`, on every rank."""
+    """Weights of a layer that are set between two calls of `fit`, on every worker."""
     model, _ = run.model(CASE)
     for begin in (0, 4):
         run.fit(model, CASE, begin, begin + 4, 1, lambda epoch, logs: None)
@@ -388,13 +388,13 @@ def set_weights(run):
 
 
 def late(run, rank):
-    """Has a rank come to its next line when another has long begun its own."""
+    """Has a worker come to its next line when another has long begun its own."""
     if run.strategy is not None and run.strategy.rank == rank:
         time.sleep(2)
 
 
 def own_writes(run):
-    """Reads and writes of every rank, none of which waits for the others by a line of its own."""
+    """Reads and writes of every worker, none of which waits for the others by a line of its own."""
     model, _ = run.model(CASE)
     path = os.path.join(run.folder, 'weights.h5')
     run.train(model, CASE, 0, 2)
@@ -435,7 +435,7 @@ def noise(run):
 
 
 def alone(run):
-    """Writes of one rank, while the other goes on to what it cannot do without it."""
+    """Writes of one worker, while the other goes on to what it cannot do without it."""
     model, _ = run.model(CASE)
     path = os.path.join(run.folder, 'weights.h5')
     run.train(model, CASE, 0, 2)
@@ -456,7 +456,8 @@ def alone(run):
     run.train(model, CASE, 4, 6)
     given['trained'] = model.get_weights()[0]
     if rank in (None, 0):
-        # The other has begun its step, with the rows of before. Dense weights are each rank's own.
+        # The other has begun its step, with the rows of before. Dense weights are each worker's
+        # own.
         write()
         given['written'] = run.backend.get_value(table)
         model.load_weights(path)
@@ -642,7 +643,7 @@ def narrow_refused(run):
 
 
 def ended(run):
-    """The last script: rank 0 writes when the other rank has come to its end."""
+    """The last script: rank 0 writes when the other worker has come to its end."""
     model, _ = run.model(CASE)
     run.train(model, CASE, 0, 2)
     table = table_of(model)

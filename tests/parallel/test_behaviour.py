@@ -1,4 +1,4 @@
-"""What users do with a model in a job of two, and what they must then see on both ranks."""
+"""What users do with a model in a job of two, and what they must then see on both workers."""
 
 import glob
 import json
@@ -14,7 +14,7 @@ from frameworks import KERAS_PACKAGES, TF2, tf
 from google.protobuf import text_format
 
 from keras_parallax.compat import keras_api
-from keras_parallax.profiles import critical_path, phases, trace
+from keras_parallax.observing import critical_path, phases, trace
 
 PACKAGES = KERAS_PACKAGES
 RANKS = 2
@@ -24,7 +24,7 @@ TOLERANCE = 1e-5
 
 
 class Results(dict):
-    """What a rank has written; a list of arrays is found under its name."""
+    """What a worker has written; a list of arrays is found under its name."""
 
     def __missing__(self, name):
         parts = [self['%s.%d' % (name, n)] for n in range(99) if '%s.%d' % (name, n) in self]
@@ -44,7 +44,7 @@ def keras(package):
 
 
 class Shown(NamedTuple):
-    """A behaviour: the `Results` of both ranks, where its files are, its argument if it has one."""
+    """A behaviour: the `Results` of both workers, the place of its files, its argument if any."""
 
     ranks: List[Results]
     folder: str
@@ -128,7 +128,7 @@ def compile_plain(keras, model, case):
 
 
 def joined(begin, end, case='adagrad'):
-    """The batches of both ranks together."""
+    """The batches of both workers together."""
     return cases.batches(cases.CASES[case], RANKS, begin, end)
 
 
@@ -145,7 +145,7 @@ def fit(model, begin, end, **arguments):
 
 
 def own_data(rank, begin, end):
-    """A rank's share of the joined batches, as one array of ids and one of targets."""
+    """A worker's share of the joined batches, as one array of ids and one of targets."""
     shares = cases.batches(cases.CASES['adagrad'], RANKS, begin, end, rank)
     return [np.concatenate(parts) for parts in zip(*shares)]
 
@@ -295,7 +295,7 @@ def test_a_profile_has_the_phases_of_all_ranks_and_does_not_change_what_is_train
 @behaviour('profile')
 def test_of_a_profile_that_cannot_be_what_was_asked_for_there_is_what_can_be(shown):
     told = str(shown.ranks[0]['told'])
-    assert 'the job has no rank 5: it has 2 ranks' in told
+    assert 'the job has no rank 5: it has 2 workers' in told
     assert 'it was asked for the steps 4 to 8, but training had 6' in told
     assert 'it could not write to ' in told and told.count('Training goes on.') == 3
     assert str(shown.ranks[1]['told']) == ''
@@ -456,7 +456,7 @@ def test_the_projector_has_rows_of_the_table_with_their_numbers(shown):
     assert_all_close([rows], [shown.ranks[0]['end'][0][numbers]])
 
 
-# --- One rank alone ----------------------------------------------------------------------------
+# --- One worker alone ----------------------------------------------------------------------------
 
 
 @behaviour('alone')
@@ -689,7 +689,7 @@ def test_hot_tables_that_share_a_server_part_once_they_are_measured(shown, keras
         # By bytes alone, in order: nothing tells that tables 0 and 2 are busy.
         assert list(rank['before servers']) == [0, 1, 0, 1]
         assert np.isnan(rank['before traffic']).all()
-        np.testing.assert_allclose(rank['alpha'], measured)
+        np.testing.assert_allclose(rank['density'], measured)
         lines = str(rank['summary']).splitlines()
         for number in range(4):
             (line,) = [line for line in lines if line.startswith('table_%d/' % number)]
@@ -787,6 +787,37 @@ def test_files_with_slots_side_by_side_are_those_of_plain_keras_both_ways(shown)
             assert_all_close(rank[way], rank['plain'])
 
 
+@behaviour('set_after_summary')
+def test_weights_may_be_set_between_a_summary_and_the_first_step(shown, plain):
+    model = plain('momentum')
+    cases.train(model, joined(0, 4, 'momentum'))
+    for rank in shown.ranks:
+        assert_all_close(rank['weights'], model.get_weights())
+
+
+@behaviour('shared_by_sub_models')
+def test_a_layer_that_two_sub_models_share_is_resumed_or_refused_where_keras_trains_it_twice(
+    shown, plain
+):
+    model = plain(build=cases.sub_models)
+    if len(model.trainable_weights) > len(set(model.trainable_weights)):
+        for rank in shown.ranks:
+            error = str(rank['error'])
+            assert error.startswith('PlanError') and 'table/embeddings (2 times)' in error
+        return
+    for _ in range(2):  # The steps between the save and the resume are undone.
+        cases.train(model, cases.batches(cases.SUB_MODELS, RANKS, 0, 2))
+    for rank in shown.ranks:
+        assert_all_close(rank['weights'], model.get_weights())
+
+
+@behaviour('increments_without_shards')
+def test_incremental_checkpoints_hold_models_without_shards(shown):
+    for rank in shown.ranks:
+        assert rank['epochs'] == 2
+        assert_all_equal(rank['resumed'], rank['trained'])
+
+
 @behaviour('no_strategy:adagrad', 'no_strategy:adam')
 def test_without_a_strategy_rows_are_gathered_and_numbers_stay_those_of_keras(shown, plain):
     ranks, _, case = shown
@@ -802,6 +833,11 @@ def test_without_a_strategy_rows_are_gathered_and_numbers_stay_those_of_keras(sh
     assert_both_end_with(ranks, model.get_weights())
     mean = (ranks[0]['losses'] + ranks[1]['losses']) / RANKS
     assert_all_close([mean], [np.array(losses)])
+    for number, batch in enumerate(joined(8, 12)):
+        weights = cases.some_weights(np.random.RandomState(number), (len(batch[0]),))
+        model.train_on_batch(*batch, sample_weight=weights)
+    for rank in ranks:
+        assert_all_close(rank['weighted'], model.get_weights())
 
 
 def test_behaviours_follow_each_other_in_one_job_that_ends_well(jobs):

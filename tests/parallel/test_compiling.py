@@ -22,7 +22,7 @@ OTHERS = [
     'step_by_hand',
     'loaded_after',
     'of_horovod',
-    'summed_penalty',
+    'loss_of_neither_kind',
     'cleared_inside',
     'never_entered',
 ]
@@ -55,7 +55,7 @@ def job(request, package, tmpdir_factory):
 
 @pytest.fixture
 def results(job):
-    """Function from a name to the list of arrays that each rank has returned."""
+    """Function from a name to the list of arrays that each worker has returned."""
     outcome, folder = job
 
     def of_ranks(name):
@@ -84,7 +84,7 @@ def plain(package, tmpdir):
         is_native = isinstance(optimizer, tf.train.Optimizer)
         return reference.gated(optimizer if is_native else keras.optimizers.get(optimizer))
 
-    yield user_scripts.Run(keras, gated=gated, wrapped=gated, folder=str(tmpdir))
+    yield user_scripts.Run(keras, gated=gated, wrapped=gated, summing=gated, folder=str(tmpdir))
     keras.backend.clear_session()
 
 
@@ -141,13 +141,15 @@ def test_an_optimizer_of_horovod_is_refused_by_name(results, name):
             assert error.startswith('PlanError: The optimizer is a DistributedOptimizer of Horovod')
 
 
-@pytest.mark.parametrize('name', ['summed_penalty'])
-def test_a_penalty_that_keras_sums_over_the_batch_is_warned_about_on_rank_0(results, name):
-    (rank, *texts), (other,) = results(name)
-    assert (rank, other) == (0, 1)
-    assert len(texts) == (not TF2)
-    for text in texts:
-        assert 'of penalized over the batch' in str(text) and 'its factors by 2' in str(text)
+@pytest.mark.parametrize('name', ['loss_of_neither_kind'])
+def test_a_loss_that_is_neither_a_sum_nor_a_mean_is_refused_on_all_ranks_before_the_first_step(
+    results, name
+):
+    first, second = ([str(error) for error in errors] for errors in results(name))
+    assert first == second and len(first) == 2
+    for text in first:
+        for fact in ('PlanError: ', 'root_of_mean', 'loss_reduction', 'for the two joined'):
+            assert fact in text
 
 
 @pytest.mark.parametrize('name', ['cleared_inside'])
@@ -159,8 +161,8 @@ def test_a_graph_that_replaces_that_of_the_scope_is_refused_at_compile(results, 
 @pytest.mark.parametrize('name', ['never_entered'])
 def test_training_outside_of_all_scopes_is_warned_about_once_for_each_model(results, name):
     for alone, exchanged in results(name):
-        assert 'each of the 2 ranks trains it alone' in str(alone)
-        assert 'every rank holds all rows of its tables' in str(exchanged)
+        assert 'each of the 2 workers trains it alone' in str(alone)
+        assert 'every worker holds all rows of its tables' in str(exchanged)
 
 
 def test_the_job_ends_well(job):

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 from frameworks import KERAS_PACKAGES
 
-#: Package, ranks and runs of each job. In the first ones, tables are filled up, too.
+#: Package, workers and runs of each job. In the first ones, tables are filled up, too.
 JOBS = (
     KERAS_PACKAGES[-1] + '-2-adagrad',
     KERAS_PACKAGES[0] + '-3-adam',
     KERAS_PACKAGES[0] + '-2-moved-accumulated-bags',
-    KERAS_PACKAGES[0] + '-2-halved-auto-search',
+    KERAS_PACKAGES[0] + '-2-fp16-auto-search',
 )
 FILLED = JOBS[:2]
 #: Values lose digits in half precision; sums are still made in single precision.
-TOLERANCES = {'halved': 2e-3}
+TOLERANCES = {'fp16': 2e-3}
 
 
 @pytest.fixture(scope='module')
@@ -27,7 +27,7 @@ def folder(tmpdir_factory):
 
 @pytest.fixture(params=JOBS)
 def runs(request, once, folder):
-    """For each run, what each rank has seen, a list of dicts."""
+    """For each run, what each worker has seen, a list of dicts."""
     return once(run_job, request.param, os.path.join(folder, request.param))
 
 
@@ -73,6 +73,7 @@ def test_a_full_table_says_so_on_every_rank_and_has_what_it_had(runs):
     for number, ours in enumerate(ranks):
         said = str(ours['full.said'])
         assert said.startswith('TableFullError: Rank %d: the layer table has no row left' % number)
+        assert 'rows have an id' in said or 'of its 2 has an id for' in said
         assert ours['full.same'].all()
 
 

@@ -8,17 +8,18 @@ import launch
 import numpy as np
 import pytest
 import reference
+import rested_rows
 from frameworks import KERAS_PACKAGES, TF1_15, TF2
 from refused import reason
 
 PACKAGES = KERAS_PACKAGES
 JOBS = list(itertools.product((1, 2, 3), PACKAGES))
-#: The jobs that also compare cases about the engine: the numbers of ranks that differ for it.
+#: The jobs that also compare cases about the engine: the numbers of workers that differ for it.
 ENGINE_JOBS = [(2, PACKAGES[0]), (3, PACKAGES[-1]), (2, PACKAGES[-1])]
 
-# With `--every`, each model is compared on one, two and three ranks:
+# With `--every`, each model is compared on one, two and three workers:
 #
-#   model       1 rank      2 ranks     3 ranks
+#   model       1 rank      2 workers     3 workers
 #   even        keras       tf.keras    keras
 #   odd         tf.keras    keras       tf.keras
 #
@@ -28,7 +29,7 @@ ENGINE_JOBS = [(2, PACKAGES[0]), (3, PACKAGES[-1]), (2, PACKAGES[-1])]
 #   first       1st job     2nd job     3rd job
 #   second      2nd job     3rd job     1st job, and so on
 #
-# One engine trains them all, so without it each model is compared on two ranks or on three, the
+# One engine trains them all, so without it each model is compared on two workers or on three, the
 # models in turn, and some on one; each strategy with one optimizer, the optimizers in turn.
 MODEL_RUNS = [
     (ranks, PACKAGES[(number + ranks + 1) % len(PACKAGES)], name)
@@ -39,7 +40,7 @@ MODEL_RUNS_IN_TURN = [
     run
     for number in range(len(cases.CASES))
     for run in MODEL_RUNS[3 * number : 3 * number + 3]
-    # Three ranks for models with one of the packages: a job less.
+    # Three workers for models with one of the packages: a job less.
     if run[0] == (3 if number % 6 == 1 else 2) or (run[0] == 1 and number % 12 == 0)
 ]
 MATRIX_RUNS = [
@@ -50,6 +51,22 @@ MATRIX_RUNS = [
 MATRIX_RUNS_IN_TURN = [
     MATRIX_RUNS[3 * row + (row + row // 3) % 3] for row in range(len(cases.STRATEGIES))
 ]
+#: Each package divides by another sum: two workers train with both.
+WEIGHTED_RUNS = [
+    (ranks, package, name)
+    for name in cases.WEIGHTED_CASES
+    for package in PACKAGES
+    for ranks in (1, 2)
+    # Only Keras 2.2.4 takes sample weights for such a loss.
+    if (package == 'keras' and not TF2) or not name.endswith('of_one_number')
+]
+WEIGHTED_RUNS_IN_TURN = [
+    run for run in WEIGHTED_RUNS if run[0] == 2 or run[2] == 'mask_and_weights'
+]
+#: One engine counts the terms of both packages: they take turns.
+SUMMED_RUNS = [
+    (2, PACKAGES[number % len(PACKAGES)], name) for number, name in enumerate(cases.SUMMED_CASES)
+] + [(1, PACKAGES[0], 'accumulated_summed_terms')]
 #: Of what else the engine does there are several cases each, one after the other: one for each job.
 ENGINE_RUNS = [
     ENGINE_JOBS[number % len(ENGINE_JOBS)] + (name,)
@@ -58,6 +75,13 @@ ENGINE_RUNS = [
 #: Optimizers of users: one after the other, one for each job, too.
 OWN_RUNS = [
     ENGINE_JOBS[number % len(ENGINE_JOBS)] + (name,) for number, name in enumerate(cases.OWN_CASES)
+]
+#: Tables that are made dense: the packages in turn. Of two workers, gathering rows is never dearer.
+DENSE_RUNS = [
+    ENGINE_JOBS[1] + (name,)
+    if name.startswith('dense_allreduce')
+    else (2, PACKAGES[number % len(PACKAGES)], name)
+    for number, name in enumerate(cases.DENSE_CASES)
 ]
 #: With TensorFlow 1.15 the package `keras` 2.3, whose optimizers are those of Keras 2.2.4.
 KERAS_2_3_RUNS = [
@@ -95,7 +119,7 @@ COVERED = {
         'fp16_ps',
         'fp16_both_sgd',
     ),
-    'another model has shards of its own on each rank': (
+    'another model has shards of its own on each worker': (
         'many_shared_adam',
         'many_columns',
         'in_loop',
@@ -113,7 +137,26 @@ COVERED = {
         'many_regularized_rowwise',
         'accumulated_search',
     ),
-    'tests/unit/updates/test_asked_gradients.py compares the formula in one process': (
+    'tests/unit/engine/updates/test_optimizer_adapter.py tells which optimizers need rows': tuple(
+        'dense_' + name
+        for name in rested_rows.OPTIMIZERS
+        if name not in ('momentum', 'nadam', 'ftrl', 'tf_momentum', 'tf_ftrl', 'lazy_adam')
+    ),
+    'another table that is made dense has rows of two batches, in half precision or clipped': (
+        'dense_fp16',
+        'dense_accumulated',
+        'dense_looked_up_twice',
+        'dense_tied',
+        'dense_ps_lazy_adam',
+        'dense_ps_regularized',
+        'dense_clipnorm_lazy_adam',
+    )
+    + tuple(
+        'dense_' + name
+        for name in ('clipnorm_sgd', 'ps_clipnorm', 'global_clipnorm_sgd', 'ps_global_clipnorm')
+        if 'dense_' + name in cases.DENSE_CASES
+    ),
+    'tests/unit/engine/updates/test_requested_gradients.py compares the formula in one process': (
         'own_by_kind_of_gradient',
         'own_noisy',
         'own_by_name',
@@ -137,7 +180,7 @@ COVERED = {
 
 
 class Job:
-    """Jobs of ranks, each with all of its cases that are asked for, and started once."""
+    """Jobs of workers, each with all of its cases that are asked for, and started once."""
 
     def __init__(self, selected, make_folder):
         self._selected, self._make_folder, self._done = selected, make_folder, {}
@@ -220,6 +263,16 @@ def test_workers_equal_plain_keras_on_the_joined_batch(job, ranks, package, name
     compare(job, ranks, package, name)
 
 
+@runs(WEIGHTED_RUNS, WEIGHTED_RUNS_IN_TURN)
+def test_workers_equal_plain_keras_where_masks_and_weights_divide_a_loss(job, ranks, package, name):
+    compare(job, ranks, package, name)
+
+
+@runs(SUMMED_RUNS, SUMMED_RUNS)
+def test_workers_equal_plain_keras_where_terms_of_a_loss_are_sums(job, ranks, package, name):
+    compare(job, ranks, package, name)
+
+
 @runs(MATRIX_RUNS + ENGINE_RUNS, MATRIX_RUNS_IN_TURN + not_covered(ENGINE_RUNS))
 def test_every_architecture_and_partitioning_equals_plain_keras(job, ranks, package, name):
     found = compare(job, ranks, package, name)
@@ -238,6 +291,14 @@ def test_workers_with_a_users_optimizer_equal_plain_keras(job, ranks, package, n
         shards = dict.fromkeys(shards, 0)
     if name[len('own_') :] in shards:
         assert found['shards'][0] == shards[name[len('own_') :]]
+
+
+@runs(DENSE_RUNS, not_covered(DENSE_RUNS))
+def test_a_table_that_is_made_dense_moves_the_rows_that_plain_keras_moves(
+    job, ranks, package, name
+):
+    found = compare(job, ranks, package, name)
+    assert found['kinds'][0] == 'dense'
 
 
 def are_paired(pairs, *values):
@@ -262,7 +323,8 @@ def test_without_every_each_model_is_compared_and_each_architecture_with_each_op
     are_paired([place[1::2] for place in places], architectures, cases.MATRIX_OPTIMIZERS)
     are_paired([place[2:] for place in places], partitions, cases.MATRIX_OPTIMIZERS)
     named = set(itertools.chain.from_iterable(COVERED.values()))
-    assert TF2 or named <= set(cases.ENGINE_CASES) | set(cases.OWN_CASES)
+    others = set(cases.ENGINE_CASES) | set(cases.OWN_CASES) | set(cases.DENSE_CASES)
+    assert TF2 or named <= others
 
 
 def test_with_every_each_pair_of_values_is_compared_somewhere():

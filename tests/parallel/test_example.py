@@ -14,7 +14,7 @@ import pytest
 EXAMPLES = os.path.join(os.path.dirname(__file__), '..', '..', 'examples')
 TOKENS, WORDS = 150000, 5000
 WITHOUT_PREFIX = [sys.executable, os.path.join(EXAMPLES, 'without_prefix.py')]
-#: What horovodrun makes of a bar that is drawn twice, and of a line of each rank.
+#: What horovodrun makes of a bar that is drawn twice, and of a line of each worker.
 FORWARDED = (
     'Tue Nov 24 16:27:17 2026[1]<stderr>:Using TensorFlow backend.\\n'
     'Tue Nov  3 16:27:18 2026[0]<stdout>:\\rTue Nov  3 16:27:18 2026[0]<stdout>:half\\r'
@@ -107,7 +107,7 @@ def test_a_projected_model_goes_on_from_its_checkpoint_with_other_servers_and_is
 def test_it_prints_one_bar_and_nothing_of_the_launcher(output):
     bars = [line for line in output.splitlines() if '%|' in line]
     assert len(bars) == 1 and bars[0].startswith('100%')
-    # `launch` has each rank say that it has started.
+    # `launch` has each worker say that it has started.
     assert '[0]<std' not in output and 'Using TensorFlow' not in output
 
 

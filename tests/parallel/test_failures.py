@@ -2,22 +2,23 @@
 
 import re
 import signal
-import time
 
 import launch
 import pytest
 from frameworks import RATE, TF2
 
-#: For machines with fewer cores than ranks; no verdict depends on how long a job takes.
+#: For machines with fewer cores than workers; no verdict depends on how long a job takes.
 LIMIT_SECONDS = 240
-#: A rank says why it ends by an exception, or, where it cannot be interrupted, without one.
+#: A worker says why it ends by an exception, or, where it cannot be interrupted, without one.
 ENDS = '(WorkerFailedError|Rank 0 ends): '
-#: Way to fail to the sentences that must come, each of them from one rank and no other.
+#: Way to fail to the sentences that must come, each of them from one worker and no other.
 WAYS = {
     'bad_id': [
         r'IdOutOfRangeError: Rank 1: layer words looked up id 57, but its table words/embeddings '
         r'has 50 rows',
     ],
+    # An error of ours is told by one worker of a job, as with `bad_id`.
+    'empty_batch': [r'DataError: Rank 1: the batch has no samples'],
     'exception': [
         r"KeyError: 'the user made a mistake'",
         r'WorkerFailedError: Rank 1 on host \S+ failed: KeyError',
@@ -28,6 +29,19 @@ WAYS = {
     ],
     'exception_before_training': [r'WorkerFailedError: Rank 1 on host \S+ failed: KeyError'],
     'exception_while_others_compute': [r'Rank 0 ends: Rank 1 on host \S+ failed: KeyError'],
+    'exception_with_a_hook': [r'WorkerFailedError: Rank 1 on host \S+ failed: KeyError'],
+    'exception_at_the_start': [
+        r'Rank 1 on host \S+ failed: ValueError: no such card',
+        r'ValueError: no such card',
+    ],
+    'exception_before_the_job': [
+        r"KeyError: 'the user made a mistake'",
+        r'Rank 0 ends: Rank 1 on host \S+ ended before it had made a ParallaxStrategy: KeyError',
+    ],
+    'exit_with_a_message': [
+        r'UnequalBatchesError: Rank 1 ended after 3 training batches while rank 0 began batch 4'
+        r".*Rank 1 ended by sys.exit\('no data'\)",
+    ],
     'exit_code': [
         r'UnequalBatchesError: Rank 1 ended after 3 training batches while rank 0 began batch 4'
     ],
@@ -35,11 +49,11 @@ WAYS = {
         r'UnequalBatchesError: Rank 1 ended after 3 training batches while rank 0 began batch 4'
     ],
     'unequal_fit': [
-        r'UnequalBatchesError: The ranks have unequal numbers of batches in an epoch: rank 0 has '
+        r'UnequalBatchesError: The workers have unequal numbers of batches in an epoch: rank 0 has '
         r'8, rank 1 has 6'
     ],
     'other_width': [
-        r'ModelMismatchError: The ranks built different models: rank 1 has words/embeddings: '
+        r'ModelMismatchError: The workers built different models: rank 1 has words/embeddings: '
         r'\[50, 5\] float32, sparse where rank 0 has words/embeddings: \[50, 4\] float32'
     ],
     'other_name': [r'ModelMismatchError: .*rank 1 has items/embeddings'],
@@ -84,7 +98,7 @@ WAYS = {
         r'which has ended'
     ],
     'saves_while_others_train': [
-        r'UnequalBatchesError: Rank 0 waits for the other ranks after 3 training batches, in '
+        r'UnequalBatchesError: Rank 0 waits for the other workers after 3 training batches, in '
         r'ModelCheckpoint\(sharded=True\) after epoch 1, while rank 1 began batch 4'
     ],
     'caught': [
@@ -98,21 +112,26 @@ WAYS = {
     'caught_in_fit': [
         r'WorkerFailedError: Rank 1 on host \S+ failed in training batch 4: KeyError'
     ],
+    'caught_after_fit': [
+        r'WorkerFailedError: Rank 1 on host \S+ failed in training batch 2: KeyError'
+    ],
     'caught_without_tables': [
         r'WorkerFailedError: Rank 1 on host \S+ failed in training batch 4: UnknownError: KeyError'
     ],
     'optimizer_outside': [r'ScopeError: ParallaxOptimizer was made outside the scope'],
 }
-#: What Horovod 0.28.1's launcher says, which ends a rank that has not heard yet why it is to end.
+#: What Horovod 0.28.1's launcher says, which ends a worker that has not heard yet why it is to end.
 LAUNCHER_SAYS = 'Terminating remaining workers after failure of Process 1.'
 if TF2:
     WAYS['exception_while_others_compute'] = [r"KeyError: 'the user made a mistake'"]
     WAYS['killed_before_the_job'] = []
-#: Number of ranks, if not 2.
+#: Number of workers, if not 2.
 RANKS = {'exception': 3, 'killed': 3, 'killed_together': 3, 'killed_alone': 1, 'other_width': 3}
 
-#: How many ranks say which process they are and which port they have, if not all.
+#: How many workers say which process they are and which port they have, if not all.
 RANKS_THAT_START = {
+    'exception_at_the_start': 0,
+    'exception_before_the_job': 0,
     'killed_before_it_meets': 0,
     'killed_before_it_serves': 0,
     'killed_before_the_job': 0,
@@ -120,13 +139,13 @@ RANKS_THAT_START = {
 
 
 def says(output, sentence):
-    """The lines of ranks that begin with a sentence, a regular expression; a list."""
+    """The lines of workers that begin with a sentence, a regular expression; a list."""
     line = r'\[\d+\]<stderr>:(?:keras_parallax\.errors\.)?(?:%s).*' % sentence
     return re.findall(line, output)
 
 
 def sentences(output):
-    """The lines that name a rank and its host, from whomever; a list."""
+    """The lines that name a worker and its host, from whomever; a list."""
     return re.findall(r'<stderr>:.*\b[Rr]ank \d+ on host .*', output)
 
 
@@ -158,14 +177,6 @@ def test_a_job_ends_well(way):
     assert not launch.left_over(outcome.output)
 
 
-def wait_until(condition, explain):
-    """Waits until `condition()` is true; `explain()` is the message if that takes too long."""
-    deadline = time.monotonic() + LIMIT_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, explain()
-        time.sleep(0.1)
-
-
 @pytest.mark.parametrize('way, ready', [('never_ends', 'TRAINS'), ('never_meets', 'WAITS')])
 @pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_job_ends_with_its_launcher(number, way, ready, tmp_path):
@@ -173,12 +184,12 @@ def test_a_job_ends_with_its_launcher(number, way, ready, tmp_path):
     with path.open('wb') as file:
         launcher = launch.start(2, 'parallel/failure_worker.py', way, output=file)
         try:
-            wait_until(lambda: path.read_text().count(ready) == 2, path.read_text)
+            launch.wait_until(lambda: path.read_text().count(ready) == 2, path.read_text)
             launcher.send_signal(number)
-            # Its code is Horovod's own affair: two of its threads wait for each rank, and the one
+            # Its code is Horovod's own affair: two of its threads wait for each worker, and the one
             # that comes second takes the code for 0 (0.19.5, its `safe_shell_exec`).
             launcher.wait(LIMIT_SECONDS)
-            wait_until(
+            launch.wait_until(
                 lambda: not launch.left_over(path.read_text()),
                 lambda: launch.left_over(path.read_text()),
             )

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import selected
 
-#: The job that wrote the files had 2 ranks; in `tests/unit/` a single process loads them.
+#: The job that wrote the files had 2 workers; in `tests/unit/` a single process loads them.
 SIZE = 3
 
 
 @pytest.fixture(scope='module')
 def folder(request, tmpdir_factory):
-    """The folder in which each rank has noted what it loaded."""
+    """The folder in which each worker has noted what it loaded."""
     folder = tmpdir_factory.mktemp('former')
     kinds = selected.cases_of(request, former_files.KINDS)
     outcome = launch.run(SIZE, 'parallel/former_files_worker.py', folder, *kinds)

@@ -1,4 +1,4 @@
-"""What ranks tell each other arrives whole, however long it is."""
+"""What workers tell each other arrives whole, however long it is."""
 
 import launch
 

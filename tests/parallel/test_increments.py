@@ -1,4 +1,4 @@
-"""Jobs save what has changed: no rank misses a row, and a kill in a save loses nothing."""
+"""Jobs save what has changed: no worker misses a row, and a kill in a save loses nothing."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from keras_parallax.checkpoint import manifest
 
 
 class Jobs:
-    """A folder with what a job has saved until a rank was killed, and maybe one that went on."""
+    """A folder with what a job has saved until a worker was killed, and maybe one that went on."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -63,7 +63,7 @@ def test_a_kill_between_a_base_and_its_delta_loses_nothing(jobs):
     # Rank 1 was killed while it wrote: what is left of the delta is no part of the checkpoint.
     assert not jobs.left.deltas
     assert set(jobs.left_names) > {part.name for part in jobs.left.parts}
-    # One process goes on from the parts of two ranks.
+    # One process goes on from the parts of two workers.
     strategy, model = increments.build()
     assert strategy.resume(model, kp.latest_checkpoint(jobs.path('broken'))) == 0
     assert_equal(increments.state(model), jobs.arrays('base'))

@@ -27,7 +27,7 @@ every_metric = pytest.mark.parametrize('metric', METRICS)
 
 @pytest.fixture(scope='module')
 def job(request, tmpdir_factory):
-    """What each rank has seen, a list."""
+    """What each worker has seen, a list."""
     folder = str(tmpdir_factory.mktemp('metrics'))
     packages = selected.cases_of(request, KERAS_PACKAGES) or KERAS_PACKAGES[-1:]
     outcome = launch.run(RANKS, 'parallel/metrics_worker.py', folder, *packages)
@@ -38,12 +38,12 @@ def job(request, tmpdir_factory):
 
 @pytest.fixture(params=KERAS_PACKAGES)
 def seen(job, request):
-    """What each rank has seen with a Keras package, a list."""
+    """What each worker has seen with a Keras package, a list."""
     return [of_rank[request.param] for of_rank in job]
 
 
 def of_samples(seen, metric, name):
-    """A metric of the samples of each rank alone, and of all together with how exact it is."""
+    """A metric of the samples of each worker alone, and of all together with how exact it is."""
     compute, tolerance = METRICS[metric]
     shares = [[np.array(part) for part in of_rank[name]] for of_rank in seen]
     joined = [np.concatenate(parts) for parts in zip(*shares)]
@@ -114,7 +114,7 @@ def test_metrics_of_several_items_a_sample_are_of_all_samples_too(seen, metric):
 
 @pytest.fixture
 def grouped(seen):
-    """What each rank has seen of the area within groups, and its labels, scores and groups."""
+    """What each worker has seen of the area within groups, and its labels, scores and groups."""
     found = [of_rank['grouped'] for of_rank in seen]
     return found, [[np.array(part) for part in of_rank['shares']] for of_rank in found]
 
@@ -130,7 +130,7 @@ def test_the_area_within_groups_is_of_samples_of_all_ranks(grouped):
         assert logs['group_auc'] == pytest.approx([true_metrics.group_auc(*trained)], abs=1e-12)
         assert logs['val_group_auc'] == pytest.approx([joined], abs=1e-12)
         assert of_rank['alone']['val_group_auc'] == pytest.approx([of_rank_0], abs=1e-12)
-    # Neither each rank's groups nor all samples as one group have that value.
+    # Neither each worker's groups nor all samples as one group have that value.
     of_ranks = [true_metrics.group_auc(*share) for share in shares]
     counts = [len(share[0]) for share in shares]
     others = [np.mean(of_ranks), np.average(of_ranks, weights=counts)]

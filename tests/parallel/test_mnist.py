@@ -11,7 +11,7 @@ import reference
 from any_keras import keras
 from frameworks import tf
 
-from keras_parallax.data.order import Order
+from keras_parallax.data.sample_order import Order
 
 EXAMPLES = os.path.join(os.path.dirname(__file__), os.pardir, os.pardir, 'examples')
 sys.path.insert(0, EXAMPLES)

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 LAUNCHERS = ('mpirun', 'horovodrun --mpi')
-#: For machines with fewer cores than ranks; no verdict depends on how long a job takes.
+#: For machines with fewer cores than workers; no verdict depends on how long a job takes.
 LIMIT_SECONDS = 240
 PACKAGE = KERAS_PACKAGES[0]
 #: Tables on servers, rows that are gathered, and dense variables on servers.
@@ -30,7 +30,7 @@ NAMES = ('shared_adam', 'allreduce_adam', 'ps_3_adagrad')
 
 @pytest.fixture(scope='module', params=LAUNCHERS)
 def trained(request, tmp_path_factory):
-    """The folder with what a job of two ranks has come to, and its `Outcome`."""
+    """The folder with what a job of two workers has come to, and its `Outcome`."""
     folder = str(tmp_path_factory.mktemp('mpi'))
     return folder, launch.run(
         2,

@@ -1,4 +1,4 @@
-"""Names of variables, by which Horovod pairs them between ranks."""
+"""Names of variables, by which Horovod pairs them between workers."""
 
 import launch
 
@@ -8,5 +8,5 @@ def test_global_variables_are_alike_on_ranks_that_own_different_shards():
     assert outcome.code == 0, outcome.output
     told = [line for line in outcome.output.splitlines() if 'SAME' in line]
     assert len(told) == 3, outcome.output
-    # The dense variables' slots are among them: the ranks do not agree on nothing.
+    # The dense variables' slots are among them: the workers do not agree on nothing.
     assert all('out/kernel' in line for line in told)

@@ -12,7 +12,7 @@ from any_keras import keras
 from frameworks import tf
 from small_network import resnet50
 
-from keras_parallax.data.order import Order
+from keras_parallax.data.sample_order import Order
 
 mnist, shapes = map(example_runs.module, ('mnist', 'shapes'))
 SIDE, TRAIN, HELD_OUT, EPOCHS, BATCH, RATE, SEED = 32, 320, 64, 6, 8, 0.01, 1

@@ -14,7 +14,7 @@ WORKER = os.path.join(launch.HERE, 'parallel', 'resources_worker.py')
 def run(tmp_path, text):
     """The exit code and the output of a job whose resource file has this text.
 
-    What each rank prints is written to the folder `printed`.
+    What each worker prints is written to the folder `printed`.
     """
     file = tmp_path / 'resources'
     file.write_text(text)

@@ -57,7 +57,8 @@ def test_a_worker_killed_while_it_saves_leaves_the_checkpoint_of_before_whole(tm
     assert outcome.code == 0, outcome.output[-5000:]
     killed = re.findall(r'(Rank \d) on host \S+ was killed from outside', outcome.output)
     assert killed == ['Rank 0', 'Rank 1', 'Rank 0', 'Rank 1']
-    # Each attempt goes on, on both ranks, from the first epoch, the last that was saved completely.
+    # Each attempt goes on, on both workers, from the first epoch, the last that was saved
+    # completely.
     resumed = re.findall('FROM (.*);', outcome.output)
     assert resumed == ['single 1 SAME True'] * 4 + ['parts 1 SAME True'] * 4
     for form in ('single', 'parts'):

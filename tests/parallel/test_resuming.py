@@ -48,7 +48,7 @@ def folder(request, tmpdir_factory):
 
 
 def results(folder, name):
-    """What each rank has noted, a list of lists of arrays."""
+    """What each worker has noted, a list of lists of arrays."""
     folder = os.path.join(folder, 'results', name)
     found = [np.load(os.path.join(folder, file)) for file in sorted(os.listdir(folder))]
     return [[one['arr_%d' % n] for n in range(len(one.files) - ('epoch' in one))] for one in found]
@@ -105,13 +105,13 @@ def test_samples_come_in_the_order_of_a_run_without_a_break(folder, name):
 
 
 def within(folder, name, run, ranks):
-    """What each rank has come to in a run that was broken off within an epoch, or not."""
+    """What each worker has come to in a run that was broken off within an epoch, or not."""
     folder = os.path.join(folder, 'results', 'within', name)
     files = ['%s-%d-of-%d.npz' % (run, rank, ranks) for rank in range(ranks)]
     return [dict(np.load(os.path.join(folder, file))) for file in files]
 
 
-@pytest.mark.parametrize('name', resumed.WITHIN['two ranks'])
+@pytest.mark.parametrize('name', resumed.WITHIN['two workers'])
 def test_a_run_broken_off_within_an_epoch_ends_as_an_unbroken_one_to_the_bit(folder, name):
     runs = [within(folder, name, run, 2) for run in ('resumed', 'unbroken')]
     for found, unbroken in zip(*runs):
@@ -121,7 +121,7 @@ def test_a_run_broken_off_within_an_epoch_ends_as_an_unbroken_one_to_the_bit(fol
             np.testing.assert_array_equal(found[one], unbroken[one])
 
 
-@pytest.mark.parametrize('name', resumed.WITHIN['three ranks'])
+@pytest.mark.parametrize('name', resumed.WITHIN['three workers'])
 def test_one_more_worker_goes_on_within_an_epoch_as_an_unbroken_run(folder, name):
     unbroken = within(folder, name, 'unbroken', 2)[0]
     for found in within(folder, name, 'resumed', 3):

@@ -12,6 +12,8 @@ import pytest
 import saved
 from frameworks import KERAS_PACKAGES
 
+from keras_parallax.checkpoint import optimizer_options
+
 PACKAGES = KERAS_PACKAGES
 TOLERANCE = 1e-5
 #: What tests without a case of their own look at: cases, and ways to go on.
@@ -111,7 +113,9 @@ def layout(path):
 def test_a_job_writes_the_file_that_plain_keras_writes(jobs, name):
     ours, our_numbers = layout(jobs.path(name + '.h5'))
     plain, plain_numbers = layout(jobs.path(name + '.plain.h5'))
-    assert ours == plain
+    # Besides, it has the options that are not the defaults.
+    options = ours['/'].pop(optimizer_options.OPTIONS, '{}')
+    assert ours == plain and json.loads(options) == saved.CASES[name]
     names = sorted(plain_numbers)
     if name in saved.EXACT:
         assert_close([our_numbers[one] for one in names], [plain_numbers[one] for one in names])

@@ -17,7 +17,7 @@ RANKS = 2
 
 @pytest.fixture(scope='module', params=KERAS_PACKAGES[-1:])
 def shown(request, tmpdir_factory):
-    """The package, the folder, and what each rank found."""
+    """The package, the folder, and what each worker found."""
     folder = str(tmpdir_factory.mktemp('saving_by_all'))
     places = os.path.join(tempfile.gettempdir(), 'keras-parallax-*')
     before = set(glob.glob(places))
@@ -35,7 +35,7 @@ def files(found):
 
 
 def owned(found):
-    """Whether each array of the rank's model was in the file, after each save."""
+    """Whether each array of the worker's model was in the file, after each save."""
     return [all(save['own']) for save in found]
 
 
@@ -67,6 +67,14 @@ def test_the_averages_of_rank_0_are_saved_whoever_comes_first(shown):
     # Where rank 1 came second, it left the file of rank 0 as it was.
     assert first[0]['file'] == second[0]['file'] and owned(second)[0] is False
     # Where it came first it wrote its own, and rank 0 after it.
+    assert first[1]['file'] != second[1]['file'] and owned(second)[1] is True
+
+
+def test_the_weights_that_rank_0_alone_has_set_are_saved_whoever_comes_first(shown):
+    first, second = (rank['set_on_rank_0'] for rank in shown[2])
+    assert owned(first) == [True, True]
+    # Where rank 1 came second, it left the file of rank 0 as it was.
+    assert first[0]['file'] == second[0]['file'] and owned(second)[0] is False
     assert first[1]['file'] != second[1]['file'] and owned(second)[1] is True
 
 

@@ -62,7 +62,7 @@ def test_the_architecture_is_that_of_the_variables_on_all_ranks(job):
     of_ranks = found['auto_of_ranks'].tolist()
     assert of_ranks[0] == of_ranks[1] == list(found['auto_seen'])
     chosen = of_ranks[0][-1]
-    # Which of the two suits a table on every rank is told by its density.
+    # Which of the two suits a table on every worker is told by its density.
     assert set(found['auto_exchanges']) <= exchanges[chosen]
     assert ('servers' in found['auto_exchanges']) == (chosen != 'allreduce')
 

@@ -103,4 +103,4 @@ def test_a_server_that_is_not_there_is_named_with_what_to_do():
 def test_ranks_that_are_given_other_servers_are_told(tmp_path):
     outcome = train(2, 'differ', '127.0.0.1:1', '127.0.0.1:2')
     assert outcome.code not in (0, None)
-    assert re.search('PlanError: Give every rank the same servers: rank 0', outcome.output)
+    assert re.search('PlanError: Give every worker the same servers: rank 0', outcome.output)

@@ -5,7 +5,7 @@ import os
 import launch
 import numpy as np
 import pytest
-from frameworks import TF2, tf
+from frameworks import TF1_15, TF2, tf
 from google.protobuf import text_format
 
 TOLERANCE = 1e-5
@@ -13,31 +13,44 @@ TOLERANCE = 1e-5
 CASES = {
     'keras': (
         'own_session', 'session_run', 'stateful_session_run', 'sparse_input',
-        'stateful_sparse_input',
+        'stateful_sparse_input', 'entered_session', 'frozen_graph',
     ),
     'tf.keras': (
         'iterator_before', 'fed_before', 'iterator_inside', 'held_session', 'own_session',
         'lookup_tables', 'not_copied', 'traced', 'session_run', 'stateful_session_run',
         'control_dependency', 'threads_that_read', 'fit_dataset', 'iterator_after',
-        'one_shot_before', 'one_shot_inside', 'traced_dataset',
+        'one_shot_before', 'one_shot_inside', 'traced_dataset', 'entered_session',
+        'frozen_graph',
     ),
 }  # fmt: skip
 #: What one process with a strategy could do otherwise than plain Keras.
-ALONE = ('iterator_before', 'own_session', 'lookup_tables', 'not_copied', 'traced')
+ALONE = (
+    'iterator_before',
+    'own_session',
+    'entered_session',
+    'lookup_tables',
+    'not_copied',
+    'traced',
+)
 if TF2:
     # Data that was fed cannot be fed anew: the iterator is one that cannot be copied.
     CASES = {'tf.keras': tuple(name for name in CASES['tf.keras'] if name != 'fed_before')}
+else:
+    CASES['keras'] += ('frozen_dynamic',)
+if TF2 and not TF1_15:
+    CASES['tf.keras'] += ('eager_tables',)
+    ALONE += ('eager_tables',)
 PAIRS = [(package, name) for package in CASES for name in CASES[package]]
 
 
 class Jobs:
-    """Runs the selected cases of a package in one job for each number of ranks, once."""
+    """Runs the selected cases of a package in one job for each number of workers, once."""
 
     def __init__(self, folder, selected):
         self._folder, self._selected, self._done = folder, selected, {}
 
     def results(self, package, how, ranks, name):
-        """The results of a case, a list with a dict for each rank."""
+        """The results of a case, a list with a dict for each worker."""
         if (package, how, ranks) not in self._done:
             asked = [case for case in CASES[package] if (package, case) in self._selected]
             names = [case for case in asked if ranks or how == 'plain' or case in ALONE]
@@ -118,6 +131,22 @@ def test_threads_read_and_predict_while_another_builds_and_runs_steps(jobs, pack
     for of_rank in jobs.results(package, 'strategy', 2, name):
         assert list(of_rank['wrong']) == []
         assert of_rank['least'] > 0
+
+
+@pytest.mark.parametrize('package, name', [pair for pair in PAIRS if pair[1] == 'frozen_graph'])
+def test_a_frozen_graph_holds_the_whole_table_and_predicts_as_the_model(jobs, package, name):
+    (plain,) = jobs.results(package, 'plain', 0, name)
+    others, frozen = jobs.results(package, 'strategy', 2, name)
+    assert_equal_to_plain([others, frozen], plain)
+    assert frozen['largest'] == plain['weight.0'].size
+    assert frozen['holders'] == 0
+
+
+@pytest.mark.parametrize('package, name', [pair for pair in PAIRS if pair[1] == 'frozen_dynamic'])
+def test_a_graph_that_looks_up_a_dynamic_embedding_is_not_frozen(jobs, package, name):
+    for of_rank in jobs.results(package, 'strategy', 2, name):
+        error = str(of_rank['error'])
+        assert error.startswith('ScopeError') and 'dynamic/embeddings' in error
 
 
 @pytest.mark.parametrize('package, name', [('tf.keras', 'not_copied')])

@@ -1,4 +1,4 @@
-"""Scripts that read and write tables in their own ways see plain Keras's values on every rank."""
+"""Scripts that read and write tables in their own ways see plain Keras's values on every worker."""
 
 import os
 
@@ -22,7 +22,7 @@ MOVED = ('moved:auto_400_adam', 'moved:search_adam')
 
 @pytest.fixture(scope='module', params=KERAS_PACKAGES[:1])
 def job(request, tmp_path_factory):
-    """From a script's name to the results of both ranks, a function; one job runs what is asked."""
+    """A function from a script's name to the results of both workers; one job runs all."""
     folder = str(tmp_path_factory.mktemp('tables'))
     outcome = launch.run(
         RANKS,
@@ -72,7 +72,7 @@ def test_what_was_made_of_a_table_follows_it_to_other_shards_and_back(job, scrip
     results = job(script)
     assert len(compare(results)) >= 12
     if 'auto' in script:
-        # On every rank once its density is measured, and back on shards when hybrid is tried.
+        # On every worker once its density is measured, and back on shards when hybrid is tried.
         for begin, kind in ((10, 'dense'), (20, 'sparse')):
             planned = str(results[0]['ours.planned.%d' % begin])
             assert "kind='%s'" % kind in planned, planned
@@ -123,7 +123,7 @@ def test_rows_of_16_bits_train_as_plain_kerass_that_are_rounded_by_the_same_nois
                 )
                 assert found.dtype == np.float32
                 np.testing.assert_array_equal(found, found.astype(np.float16))
-                # Gradients of two ranks sum up otherwise, which may round a number the other way.
+                # Gradients of two workers sum up otherwise, which may round a number the other way.
                 last_bit = np.spacing(np.abs(expected).max().astype(np.float16))
                 np.testing.assert_allclose(found, expected, rtol=0, atol=2 * last_bit)
                 assert np.mean(found == expected) > 0.9

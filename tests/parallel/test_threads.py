@@ -8,7 +8,7 @@ from frameworks import TF2
 
 
 def threads_of(kind, of_operation):
-    """How many threads a process of each rank has, where an operation may have so many."""
+    """How many threads a process of each worker has, where an operation may have so many."""
     environ = {'OMP_NUM_THREADS': str(of_operation), 'OPENBLAS_NUM_THREADS': '1'}
     outcome = launch.run(2, 'parallel/threads_worker.py', kind, environ=environ)
     assert outcome.code == 0, outcome.output[-5000:]
@@ -21,5 +21,5 @@ def test_the_threads_of_an_operation_are_as_many_as_asked_for(kind):
     # TensorFlow 1.11 makes them for all sessions of a process when it makes the first one.
     few, many = threads_of(kind, 2), threads_of(kind, 34)
     more = sorted(after - before for before, after in zip(few, many))
-    # With TensorFlow 2, one of the two ranks, whichever, has five more all the time.
+    # With TensorFlow 2, one of the two workers, whichever, has five more all the time.
     assert more == [32, 32] or (TF2 and more == [27, 37])

@@ -15,7 +15,7 @@ import selected
 import stacks
 from frameworks import KERAS_PACKAGES, RATE, tf
 
-from keras_parallax.data.order import Order
+from keras_parallax.data.sample_order import Order
 
 #: The other one trains in the same ways in `tests/unit/test_single_process.py`.
 PACKAGES = KERAS_PACKAGES[-1:]
@@ -27,7 +27,8 @@ CASES = (
     'shortest:everywhere', 'shortest:on_rank_0', 'explicit', 'generator', 'built_by_fit',
     'taking_turns', 'shared_arrays', 'shared_sequence', 'shared_generator',
     'set_between', 'not_a_number', 'one_stops', 'chief_validates', 'uneven', 'different',
-    'normalized', 'stateful', 'counted', 'printed', 'written', 'told', 'wrapped', 'asynchronous',
+    'normalized', 'restored', 'stateful', 'counted', 'printed', 'written', 'told', 'wrapped',
+    'asynchronous', 'weighted',
 )  # fmt: skip
 
 
@@ -54,7 +55,7 @@ def job(request, package, tmpdir_factory):
 
 @pytest.fixture
 def show(job):
-    """Function from the name of a case to what each rank has returned."""
+    """Function from the name of a case to what each worker has returned."""
     folder, outcome = job
 
     def ranks_of(case):
@@ -103,6 +104,7 @@ def fit(model, callbacks=(), epochs=recipes.EPOCHS, **named):
 
 
 def assert_same_history(found, expected):
+    expected = reference.with_default_names(expected)
     assert sorted(found) == sorted(expected)
     for name, values in expected.items():
         np.testing.assert_allclose(found[name], values, rtol=TOLERANCE, err_msg=name)
@@ -194,7 +196,7 @@ def test_shares_of_arrays_train_as_one_process_does(show, plain):
 
 
 def joined(batches, numbers):
-    """One batch made of the batches that ranks have at the same time."""
+    """One batch made of the batches that workers have at the same time."""
     return [np.concatenate(parts) for parts in zip(*[batches[int(number)] for number in numbers])]
 
 
@@ -346,6 +348,49 @@ def test_moving_statistics_are_averaged_if_asked_and_each_ranks_own_otherwise(sh
             np.testing.assert_allclose(after[0][weight], mean, rtol=1e-6)
 
 
+@pytest.mark.parametrize('architecture', ['hybrid', 'allreduce'])
+def test_weights_that_rank_0_alone_restores_are_those_of_all_when_fit_ends(
+    architecture, show, plain, keras
+):
+    model = plain()
+    assert len(fit(model, [recipes.restoring(keras.callbacks)])['loss']) == 3
+    restored = model.get_weights()
+    # The slots stay those of the third epoch.
+    fit(model, epochs=1)
+    ranks = show('restored')
+    for rank in ranks:
+        first, second = rank[architecture]
+        assert (first['epochs'], second['epochs']) == (3, 1)
+        assert_same_weights(first['weights'], restored)
+        assert_same_weights(second['weights'], model.get_weights())
+    (told,) = ranks[0][architecture][0]['told']
+    tables = ['table/embeddings'] if architecture == 'allreduce' else []
+    for name in ['hidden/kernel', 'hidden/bias', 'out/kernel', 'out/bias', *tables]:
+        assert '%s (rank 1, by about ' % name in told
+    assert ('table/embeddings' in told) == bool(tables)
+    assert not ranks[0][architecture][1]['told'] and not ranks[1][architecture][0]['told']
+
+
+def test_moving_statistics_stay_each_ranks_own_unless_all_take_restored_weights(show):
+    one, other = show('restored')
+    own, theirs = one['own averages'], other['own averages']
+    assert not own['told'] and not theirs['told']
+    same = [np.array_equal(*pair) for pair in zip(own['weights'], theirs['weights'])]
+    # table, gamma, beta, moving_mean, moving_variance, kernel, bias
+    assert same == [True, True, True, False, False, True, True]
+    assert len(one['averages']['told']) == 1 and 'moving' not in one['averages']['told'][0]
+    for pair in zip(one['averages']['weights'], other['averages']['weights']):
+        np.testing.assert_array_equal(*pair)
+
+
+def test_a_weight_that_is_not_trained_is_compared_too_when_fit_ends(show):
+    one, other = show('restored')
+    (told,) = one['frozen']['told']
+    assert 'frozen/kernel (rank 1, by about ' in told and 'out/' not in told
+    for pair in zip(one['frozen']['weights'], other['frozen']['weights']):
+        np.testing.assert_array_equal(*pair)
+
+
 def test_each_rank_goes_on_from_its_own_recurrent_states(show):
     ranks = show('stateful')
     assert not np.array_equal(ranks[0]['before'], ranks[1]['before'])
@@ -361,7 +406,7 @@ def test_a_metric_that_reads_its_state_and_adds_to_it_counts_each_sample_once(sh
     for rank in ranks:
         counts = rank['counts']
         assert counts.pop('tests') == [rank['positive']['tests']] * 20
-        # Callbacks see the means of the ranks.
+        # Callbacks see the means of the workers.
         assert counts == {name: [mean] * 20 for name, mean in means.items()}
 
 
@@ -380,7 +425,7 @@ def test_only_rank_0_prints_unless_asked(show, plain, capsys):
 
 @pytest.fixture
 def written(show, plain, keras, job, tmpdir):
-    """The folders that the ranks and plain Keras have written to, and the weights at the end."""
+    """The folders that the workers and plain Keras have written to, and the weights at the end."""
     ranks, model = show('written'), plain()
     named = {'validation_data': recipes.data(*recipes.HELD_OUT)}
     fit(model, recipes.writing(keras.callbacks, str(tmpdir)), epochs=2, **named)
@@ -405,7 +450,7 @@ def events_in(folder):
 
 def assert_same_events(found, expected):
     for tag, values in expected.items():
-        # Batches of each rank are smaller, but those of validation not unequal.
+        # Batches of each worker are smaller, but those of validation not unequal.
         if '_out' not in tag and 'batch_' not in tag:
             own, other = np.mean(found[tag]), np.mean(values)
             np.testing.assert_allclose(own, other, rtol=1e-4, atol=1e-4, err_msg=tag)
@@ -454,7 +499,7 @@ def test_callbacks_that_would_print_the_same_on_all_ranks_print_on_rank_0(
     folder = ranks[0]['same'].split('saving model to ')[1].split('model.h5')[0]
     assert ranks[0]['same'].replace(folder, str(tmpdir) + os.sep) == expected
     assert ranks[1]['same'] == ''
-    # A checkpoint for each rank, but one decision.
+    # A checkpoint for each worker, but one decision.
     assert 'saving model to' in ranks[1]['own'] and 'early' not in ranks[1]['own']
     assert ranks[1]['asked again'] == [1, 1, 1]
 
@@ -473,3 +518,39 @@ def test_ranks_that_wait_for_nobody_stop_on_their_own(show):
 
 def test_all_cases_follow_each_other_in_one_job_that_ends_well(job):
     assert job[1].code == 0, job[1].output[-5000:]
+
+
+def test_sample_weights_and_masks_count_over_all_ranks_in_fit_and_in_its_metrics(
+    show, plain, keras
+):
+    def compiled(build, **arguments):
+        model = build(keras)
+        model.compile(reference.gated(recipes.optimizer(keras)), **arguments)
+        model.set_weights(cases.start_weights(model))
+        return model
+
+    model = compiled(recipes.model, loss='mse', metrics=['mae'], weighted_metrics=['mse', 'mae'])
+    batches = [
+        (*recipes.data(number, number + 1), recipes.weights(number, number + 1))
+        for number in range(4)
+    ]
+    expected = recipes.weighted_fits(
+        model, lambda **named: fit(model, epochs=2, **named), recipes.weights(), batches
+    )
+    # They do count: the workers' sums of weights are far from equal.
+    assert expected['histories'][1]['loss'] != expected['histories'][2]['loss']
+    masked = compiled(cases.masked_outputs, **recipes.MASKED)
+    ids, targets, weights = recipes.masked_data()
+    history = masked.fit(
+        ids, targets, recipes.BATCH, 2, 0, sample_weight=weights, shuffle=False
+    ).history
+    ranks = show('weighted')
+    for rank in ranks:
+        for found, of_plain in zip(rank['histories'], expected['histories']):
+            assert_same_history(found, of_plain)
+        assert_same_weights(rank['weights'], expected['weights'])
+        assert_same_history(rank['masked']['history'], history)
+        assert_same_weights(rank['masked']['weights'], masked.get_weights())
+        assert rank['refused'] is None or 'train_on_batch' in rank['refused']
+    losses = np.mean([rank['losses'] for rank in ranks], 0)
+    np.testing.assert_allclose(losses, expected['losses'], rtol=TOLERANCE)

@@ -12,7 +12,7 @@ TOLERANCE = 1e-5
 
 
 class Folders(dict):
-    """For each number of ranks the folder of what its job, run when asked for, has written."""
+    """For each number of workers the folder of what its job, run when asked for, has written."""
 
     def __init__(self, make_folder):
         self._make_folder = make_folder

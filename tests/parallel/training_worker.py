@@ -1,6 +1,6 @@
 """Run by `horovodrun`: scripts that train with `fit` as in plain Keras, one after the other.
 
-Usage: training_worker.py FOLDER PACKAGE CASE... Each rank writes what the function called CASE
+Usage: training_worker.py FOLDER PACKAGE CASE... Each worker writes what the function called CASE
 returns to FOLDER/CASE/RANK.pickle.
 """
 
@@ -26,7 +26,7 @@ RANKS = recipes.RANKS
 
 
 class Rank:
-    """This process: the Keras package, the strategy, and this rank's share of the data."""
+    """This process: the Keras package, the strategy, and this worker's share of the data."""
 
     def __init__(self, package, folder):
         self.keras, self.folder = cases.keras_module(package), folder
@@ -41,7 +41,7 @@ class Rank:
         return model
 
     def started(self, *arguments, **named):
-        """A model that has the start weights on every rank."""
+        """A model that has the start weights on every worker."""
         model = self.model(*arguments, **named)
         model.set_weights(cases.start_weights(model))
         return model
@@ -50,7 +50,7 @@ class Rank:
         return recipes.data(begin, end, self.number)
 
     def fit(self, model, callbacks=(), epochs=recipes.EPOCHS, **named):
-        """Trains on this rank's share; returns what `History` has."""
+        """Trains on this worker's share; returns what `History` has."""
         named.setdefault('shuffle', False)
         named.setdefault('verbose', 0)
         named.setdefault('batch_size', recipes.BATCH // RANKS)
@@ -67,7 +67,7 @@ class Rank:
 
 
 def shortest(rank, loaded):
-    """The recipe without any callback of ours, from weights loaded on rank 0 or on every rank."""
+    """The recipe without any callback of ours, from weights loaded on rank 0 or on every worker."""
     model = rank.model()
     if loaded == 'everywhere' or rank.number == 0:
         model.set_weights(cases.start_weights(model))
@@ -158,7 +158,7 @@ def shared_arrays(rank):
 
 
 def shared_sequence(rank):
-    """A `Sequence` of batches of which each rank takes its own, in two calls."""
+    """A `Sequence` of batches of which each worker takes its own, in two calls."""
     model, losses = rank.started(), []
     batches = recipes.batches_of(rank.keras, recipes.BATCH // RANKS)
     share = kp.data.shard(batches, seed=recipes.SHARED_SEED)
@@ -169,7 +169,7 @@ def shared_sequence(rank):
 
 
 def shared_generator(rank):
-    """A generator of batches of which each rank takes every second one."""
+    """A generator of batches of which each worker takes every second one."""
     model, batches = rank.started(), recipes.batches_of(rank.keras, recipes.BATCH // RANKS)
     share = kp.data.shard(batches[number] for number in range(len(batches)))
     loss = [model.train_on_batch(*batch)[0] for batch in share]
@@ -177,7 +177,7 @@ def shared_generator(rank):
 
 
 def shared_dataset(rank):
-    """A `tf.data.Dataset` of samples, of which each rank takes every second one before batches."""
+    """A `tf.data.Dataset` of samples; each worker takes every second one before batches."""
     model, (ids, targets) = rank.started(), recipes.uneven_data()
     samples = tf.data.Dataset.from_tensor_slices((ids, targets.astype(np.float32)))
     share = kp.data.shard(samples.shuffle(50, seed=recipes.SHARED_SEED))
@@ -255,7 +255,7 @@ def one_stops(rank):
 
 
 def chief_validates(rank):
-    """Only rank 0 has data to validate on, and callbacks on all ranks decide by it."""
+    """Only rank 0 has data to validate on, and callbacks on all workers decide by it."""
     model = rank.started()
     validation = recipes.data(*recipes.HELD_OUT) if rank.number == 0 else None
     with warnings.catch_warnings(record=True) as caught:
@@ -280,7 +280,7 @@ def uneven(rank):
 
 
 def different(rank):
-    """What all ranks must have alike, and have not."""
+    """What all workers must have alike, and have not."""
     only = [kp.callbacks.MetricAverageCallback()]
     sharded = [kp.callbacks.ModelCheckpoint(os.path.join(rank.folder, 'x'), sharded=True)]
     steps = [kp.callbacks.ModelCheckpoint(os.path.join(rank.folder, 'x'), save_steps=2)]
@@ -349,7 +349,7 @@ def normalized(rank):
 
 
 def stateful(rank):
-    """Recurrent states are each rank's own, from one call of `fit` to the next."""
+    """Recurrent states are each worker's own, from one call of `fit` to the next."""
     model = rank.started(recipes.stateful_model)
     backend = rank.keras.backend
     for _ in range(2):
@@ -380,8 +380,39 @@ def counted(rank):
     return {'counts': counts, 'positive': positive}
 
 
+def restored(rank):
+    """Weights that a callback restores on rank 0 alone, and what then is trained."""
+
+    def fit(model, callbacks, **named):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter('always')
+            history = rank.fit(model, callbacks, **named)
+        told = [str(one.message) for one in caught if 'different weights' in str(one.message)]
+        return {'epochs': len(history['loss']), 'told': told, 'weights': model.get_weights()}
+
+    results = {}
+    for architecture in ('hybrid', 'allreduce'):
+        rank.keras.backend.clear_session()
+        model = rank.started(strategy=kp.ParallaxStrategy(architecture=architecture))
+        callbacks = [recipes.restoring(rank.callbacks)] if rank.number == 0 else []
+        results[architecture] = [fit(model, callbacks), fit(model, [], epochs=1)]
+    rank.keras.backend.clear_session()
+    model = rank.started(recipes.normalized_model)
+    results['own averages'] = fit(model, [], epochs=1)
+    results['averages'] = fit(model, callbacks)
+    # Rank 0 sets a weight that no step trains.
+    rank.keras.backend.clear_session()
+    model = rank.started(recipes.frozen_model)
+    layer = model.get_layer('frozen')
+    double = rank.callbacks.LambdaCallback(
+        on_train_end=lambda logs: layer.set_weights([2 * one for one in layer.get_weights()])
+    )
+    results['frozen'] = fit(model, [double] if rank.number == 0 else [], epochs=1)
+    return results
+
+
 def printed(rank):
-    """What each rank prints, by default and when it is asked to."""
+    """What each worker prints, by default and when it is asked to."""
     model, results = rank.started(), {}
     data, size = rank.share(), recipes.BATCH // RANKS
 
@@ -404,7 +435,7 @@ def printed(rank):
 
 
 def written(rank):
-    """Callbacks that write to one place on all ranks, and those that write to one for each."""
+    """Callbacks that write to one place on all workers, and those that write to one for each."""
     model, own = rank.started(), os.path.join(rank.folder, 'rank%d' % rank.number)
     os.makedirs(own)
     callbacks = recipes.writing(rank.callbacks, rank.folder)
@@ -422,7 +453,7 @@ def written(rank):
 
 
 def told(rank):
-    """What callbacks print that have been asked to, of one path and of one for each rank."""
+    """What callbacks print that have been asked to, of one path and of one for each worker."""
     results = {}
     for name, path in (('same', 'model.h5'), ('own', '%d.h5' % rank.number)):
         callbacks = recipes.printing(rank.callbacks, os.path.join(rank.folder, path))
@@ -441,6 +472,45 @@ def wrapped(rank):
         rank.started, epochs=2, batch_size=recipes.BATCH // RANKS, verbose=0, shuffle=False
     )
     return {'loss': regressor.fit(*rank.share()).history['loss']}
+
+
+def weighted(rank):
+    """Sample weights and masks, of which the workers have unequal sums."""
+    with rank.strategy:
+        model = recipes.model(rank.keras)
+        optimizer = recipes.optimizer(rank.keras)
+        model.compile(optimizer, 'mse', metrics=['mae'], weighted_metrics=['mse', 'mae'])
+    model.set_weights(cases.start_weights(model))
+    batches = [
+        (
+            *recipes.data(number, number + 1, rank.number),
+            recipes.weights(number, number + 1, rank.number),
+        )
+        for number in range(4)
+    ]
+    found = recipes.weighted_fits(
+        model,
+        lambda **named: rank.fit(model, epochs=2, **named),
+        recipes.weights(rank=rank.number),
+        batches,
+    )
+    # A script that calls what Keras calls.
+    fresh = rank.started()
+    fresh._make_train_function()
+    found['refused'] = None
+    if fresh._feed_sample_weights:
+        ids, targets, weights = batches[0]
+        fresh.train_function([ids, targets, np.ones_like(weights)])
+        found['refused'] = error_of(lambda _: fresh.train_function([ids, targets, weights]), fresh)
+    with rank.strategy:
+        model = cases.masked_outputs(rank.keras)
+        model.compile(recipes.optimizer(rank.keras), **recipes.MASKED)
+    model.set_weights(cases.start_weights(model))
+    ids, targets, weights = recipes.masked_data(rank.number)
+    arguments = {'batch_size': recipes.BATCH // RANKS, 'epochs': 2, 'shuffle': False, 'verbose': 0}
+    history = model.fit(ids, targets, sample_weight=weights, **arguments).history
+    found['masked'] = {'history': history, 'weights': model.get_weights()}
+    return found
 
 
 def asynchronous(rank):

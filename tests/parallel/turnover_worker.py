@@ -1,6 +1,6 @@
 """Run by `horovodrun`: tables whose ids are admitted and evicted, trained whole and in two parts.
 
-Usage: turnover_worker.py FOLDER. Each rank trains on its share of the batches; rank 0 writes to
+Usage: turnover_worker.py FOLDER. Each worker trains on its share of the batches; rank 0 writes to
 FOLDER/NAME.npz what has become of each run.
 """
 
@@ -17,7 +17,7 @@ from any_keras import keras  # noqa: E402
 
 import keras_parallax as kp  # noqa: E402
 from keras_parallax.checkpoint import save_parts  # noqa: E402
-from keras_parallax.job import job  # noqa: E402
+from keras_parallax.engine.job import job  # noqa: E402
 
 
 def compiled(name):

@@ -29,6 +29,16 @@ def test_every_public_name_has_a_page():
     assert sorted(shown) == sorted(names)
 
 
+def test_the_list_of_the_api_has_every_public_name_and_every_command():
+    text = page(os.path.join(os.pardir, 'api.md'))
+    listed = re.findall(r'^- `(kp\.[\w.]+|keras-parallax \w+)`: \S', text, re.MULTILINE)
+    names = set(kp.__all__) - set(ROOMS)
+    names |= {'%s.%s' % (room, name) for room in ROOMS for name in getattr(kp, room).__all__}
+    expected = ['kp.' + name for name in names]
+    expected += ['keras-parallax ' + name for name in cli.main.list_commands(None)]
+    assert sorted(listed) == sorted(expected)
+
+
 @pytest.mark.parametrize('name', cli.main.list_commands(None))
 def test_the_page_of_commands_says_what_their_help_says(name):
     command = cli.main.get_command(None, name)

@@ -82,8 +82,8 @@ def test_no_word_is_in_the_shares_of_two_ranks_or_twice_in_one(size, batch, step
 def test_less_than_a_batch_per_rank_is_dropped(size, batch, steps, extra):
     ids = enough_ids(size, batch, steps, extra)
     used = sum(words.size for words, _ in all_windows(ids, size, batch, steps))
-    # Each rank also drops the word that only serves as its last target, and the
-    # division among the ranks drops fewer words than there are ranks.
+    # Each worker also drops the word that only serves as its last target, and the
+    # division among the workers drops fewer words than there are workers.
     assert len(ids) - used <= size * (batch * steps) + size - 1
 
 

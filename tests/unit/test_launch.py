@@ -14,7 +14,7 @@ def test_a_launcher_that_starts_no_rank_is_started_once_more_and_not_in_silence(
 ):
     monkeypatch.setattr(launch, 'START_SECONDS', 1)
     once = shell('mkdir %s && sleep 300; echo second' % (tmp_path / 'first'))
-    with pytest.warns(UserWarning, match='started no rank'):
+    with pytest.warns(UserWarning, match='started no worker'):
         outcome = launch.run(2, 'nothing.py', prefix=once, limit=60)
     assert outcome.code == 0 and outcome.output.endswith('second\n')
 
@@ -27,5 +27,5 @@ def test_a_job_that_hangs_after_a_rank_has_started_counts_as_hung(monkeypatch):
 
 def test_a_launcher_that_hangs_twice_counts_as_hung(monkeypatch):
     monkeypatch.setattr(launch, 'START_SECONDS', 1)
-    with pytest.warns(UserWarning, match='started no rank'):
+    with pytest.warns(UserWarning, match='started no worker'):
         assert launch.run(2, 'nothing.py', prefix=shell('sleep 300'), limit=1).code is None

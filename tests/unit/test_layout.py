@@ -9,6 +9,9 @@ ROOT = os.path.dirname(os.path.dirname(UNIT))
 FOLDERS = ('keras_parallax', 'scripts', 'examples', 'tests')
 #: Tests of something else than one module.
 OTHERS = {
+    'engine/updates/optimizers/test_formulas.py',  # every module there with a formula
+    'engine/updates/optimizers/test_tensorflow.py',  # every module there with one of TensorFlow
+    'keras3/test_own_tests_of_keras.py',  # every module there
     'test_api_pages.py',  # docs/api
     'test_from_parallax.py',  # docs/from-parallax.md
     'test_choose_stack.py',  # scripts/choose_stack.sh

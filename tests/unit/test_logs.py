@@ -55,7 +55,7 @@ def test_a_level_that_there_is_not_is_taken_for_info_with_a_warning():
         ({'OMPI_COMM_WORLD_RANK': '2'}, '1'),
         ({'SLURM_PROCID': '3'}, '1'),
         ({'JOB_COMPLETION_INDEX': '1'}, '1'),
-        # A rank of `horovodrun` in a batch script of Slurm's.
+        # A worker of `horovodrun` in a batch script of Slurm's.
         ({'HOROVOD_RANK': '1', 'SLURM_PROCID': '0'}, '1'),
         ({'HOROVOD_RANK': '1', 'TF_CPP_MIN_LOG_LEVEL': '0'}, '0'),
     ],

@@ -33,7 +33,7 @@ def shown():
 
 def test_the_plan_is_shown_as_a_page(shown):
     text, page = shown[0]
-    assert text.startswith('Plan(') and page.startswith('<iframe')
+    assert text.startswith('<Plan: hybrid') and page.startswith('<iframe')
 
 
 def test_the_model_learns_who_likes_what(shown):

@@ -78,7 +78,7 @@ def sdist(sources, tmp_path_factory):
 def modules(folder):
     """Paths of the files that are ours, Python and what it reads, relative to a folder."""
     paths = []
-    for pattern in ('*.py', '*.html'):
+    for pattern in ('*.py', '*.html', 'py.typed'):
         paths += glob.glob(os.path.join(folder, 'keras_parallax', '**', pattern), recursive=True)
     paths += glob.glob(os.path.join(folder, 'keras_parallax_command.py'))
     return {os.path.relpath(path, folder) for path in paths}
@@ -86,6 +86,11 @@ def modules(folder):
 
 def test_the_wheel_is_for_every_python_3_and_every_machine(wheel):
     assert re.match(r'keras_parallax-[0-9.]+-py3-none-any\.whl$', os.path.basename(wheel))
+
+
+def test_type_checkers_are_told_that_the_package_has_types(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        assert 'keras_parallax/py.typed' in archive.namelist()
 
 
 def test_the_sdist_has_what_a_build_reads(sdist):

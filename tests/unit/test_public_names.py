@@ -14,10 +14,10 @@ import sys
 import textwrap
 
 import pytest
-from frameworks import TF2, keras_module
+from frameworks import KERAS_PACKAGES, TF2, keras_module
 
 import keras_parallax as kp
-from keras_parallax.compat import stack
+from keras_parallax.compat import installed_frameworks
 
 #: Modules of public names.
 ROOMS = ('callbacks', 'data', 'layers', 'metrics', 'optimizers')
@@ -148,6 +148,29 @@ def test_nothing_public_is_left_out():
         if not name.startswith('_') and not inspect.ismodule(value)
     }
     assert public | set(ROOMS) == set(kp.__all__)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 7), reason='Python 3.6 asks no module for its names')
+def test_dir_shows_public_names_only():
+    assert set(dir(kp)) == {*kp.__all__, '__version__'}
+    for room in ROOMS:
+        assert dir(getattr(kp, room)) == sorted(getattr(kp, room).__all__)
+
+
+def test_a_strategy_a_plan_and_an_optimizer_are_told_in_one_short_line():
+    keras = keras_module(KERAS_PACKAGES[0])
+    with kp.ParallaxStrategy(overrides={'words': 'dense'}) as strategy:
+        model = keras.models.Sequential(
+            [
+                keras.layers.Embedding(9, 2, input_length=1, name='words'),
+                keras.layers.Flatten(),
+                keras.layers.Dense(1),
+            ]
+        )
+        model.compile(kp.ParallaxOptimizer('adam', sparse_update='lazy'), 'mse')
+    assert repr(strategy) == '<ParallaxStrategy: hybrid, rank 0 of 1>'
+    assert repr(strategy.plan(model)) == '<Plan: allreduce, variables: 3, sparse: 0, servers: 0>'
+    assert repr(model.optimizer) == "<ParallaxOptimizer: Adam, sparse_update='lazy'>"
 
 
 def test_callbacks_have_the_names_of_horovods():
@@ -295,9 +318,16 @@ OF_OTHER_STACKS = {
     'keras_parallax.compat.' + name
     for name in GENERATIONS + tuple(kind + of for kind in INTERNALS for of in ('1_6', '1_11'))
 } - {
-    stack.generation.__name__,
-    *('keras_parallax.compat.' + kind + stack.generation.INTERNALS for kind in INTERNALS),
+    installed_frameworks.generation.__name__,
+    *(
+        'keras_parallax.compat.' + kind + installed_frameworks.generation.INTERNALS
+        for kind in INTERNALS
+    ),
 }
+
+
+#: Modules that import Keras 3, which is not there beside most stacks.
+OF_KERAS_3 = re.compile(r'keras_parallax\.(keras3|compat\.(keras3_|fed_optimizers))')
 
 
 def test_the_examples_of_what_is_not_public_run(monkeypatch):
@@ -305,7 +335,7 @@ def test_the_examples_of_what_is_not_public_run(monkeypatch):
         monkeypatch.setitem(sys.modules, 'keras', keras_module('tf.keras'))
     tried = 0
     for found in pkgutil.walk_packages(kp.__path__, 'keras_parallax.'):
-        if found.name in OF_OTHER_STACKS:
+        if found.name in OF_OTHER_STACKS or OF_KERAS_3.match(found.name):
             continue
         module = importlib.import_module(found.name)
         for value in list(vars(module).values()):

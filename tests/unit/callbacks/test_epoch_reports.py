@@ -1,4 +1,4 @@
-"""What follows from what ranks tell each other around an epoch."""
+"""What follows from what workers tell each other around an epoch."""
 
 import numpy as np
 import pytest
@@ -60,7 +60,7 @@ def test_numbers_of_logs_leave_out_what_cannot_be_averaged():
 def test_each_rank_that_lacks_metrics_is_named_with_them():
     names = [['loss', 'val_loss'], ['loss'], ['val_loss']]
     assert epoch_reports.metrics_missing(names) == (
-        'The ranks have different metrics: rank 1 lacks val_loss, rank 2 lacks loss'
+        'The workers have different metrics: rank 1 lacks val_loss, rank 2 lacks loss'
     )
     assert epoch_reports.metrics_missing([['loss'], ['loss']]) is None
 
@@ -68,7 +68,7 @@ def test_each_rank_that_lacks_metrics_is_named_with_them():
 def test_shares_of_different_sizes_are_told_by_rank():
     assert epoch_reports.shares_differ([24, 24, 24]) is None
     sentence = epoch_reports.shares_differ([24, 22])
-    assert sentence.startswith('The ranks trained on different numbers of samples in an epoch')
+    assert sentence.startswith('The workers trained on different numbers of samples in an epoch')
     assert 'rank 0 on 24, rank 1 on 22' in sentence
 
 
@@ -102,31 +102,7 @@ def test_a_rate_of_one_rank_is_told_with_the_callbacks_that_change_it():
         epoch_reports.check_rates([{'lr': 0.1}, {'lr': 0.2}], 'now', [{}, {}])
 
 
-def check(values):
-    sketches = [[epoch_reports.sketch(value)] for value in values]
-    epoch_reports.check_sketches(sketches, ['kernel'], 'now')
-
-
-@given(st.integers(0, 2**32 - 1), st.sampled_from([(1,), (3, 4), (300, 500)]))
-def test_replicas_may_differ_by_rounding_and_by_no_more(seed, shape):
-    random = np.random.RandomState(seed)
-    value = random.normal(size=shape).astype(np.float32)
-    check([value, value * (1 + 1e-7 * random.normal(size=shape).astype(np.float32))])
-    with pytest.raises(ReplicaMismatchError, match='kernel now: ranks 0 and 1 differ'):
-        check([value, value * np.float32(1.01)] if value.size == 1 else [value, value + 0.1])
-
-
-def test_two_entries_that_changed_places_are_a_difference():
-    value = np.random.RandomState(3).normal(size=(50, 40))
-    with pytest.raises(ReplicaMismatchError, match='ranks 0 and 2'):
-        check([value, value, value[::-1]])
-
-
-def test_replicas_that_are_no_numbers_are_left_to_others_to_complain_of():
-    check([np.full(3, np.nan), np.full(3, np.nan)])
-
-
-# --- numbers of batches: what Keras tells a callback, and what ranks must have alike ---
+# --- numbers of batches: what Keras tells a callback, and what workers must have alike ---
 
 
 @pytest.mark.parametrize(
@@ -186,7 +162,7 @@ def test_unequal_numbers_are_told_rank_by_rank():
         epoch_reports.check_equal_batches([3, None, 4, 3])
     message = str(caught.value)
     assert 'rank 0 has 3, rank 2 has 4, rank 3 has 3' in message and 'rank 1' not in message
-    assert 'Give every rank the same number' in message
+    assert 'Give every worker the same number' in message
 
 
 def test_none_at_all_is_a_number_too():

@@ -1,4 +1,4 @@
-"""What callbacks write and print that another rank does for this one."""
+"""What callbacks write and print that another worker does for this one."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""The graph of a rank, as files. `tests/parallel/test_behaviour.py` has those of two ranks."""
+"""The graph of a worker, as files. `tests/parallel/test_behaviour.py` has those of two workers."""
 
 import glob
 
@@ -30,7 +30,7 @@ def fit(package, directory):
 
 
 def read(folder):
-    """The graphs of a rank's two files."""
+    """The graphs of a worker's two files."""
     as_text = tf.GraphDef()
     text_format.Merge(folder.join('graph.pbtxt').read(), as_text)
     (path,) = glob.glob(str(folder.join('events.out.*')))

@@ -391,7 +391,7 @@ def test_variables_of_one_process_that_are_larger_than_a_block_are_moved_in_bloc
     fit(model, epochs=1)
     weights, slots = model.get_weights(), model.optimizer.get_weights()
     model.save(str(tmpdir.join('plain.h5')))
-    monkeypatch.setattr('keras_parallax.tables.rows.BLOCK_BYTES', 8)
+    monkeypatch.setattr('keras_parallax.engine.tables.row_transfer.BLOCK_BYTES', 8)
     path = str(tmpdir.join('model.h5'))
     kp.save_model(model, path, block_bytes=100)
     loaded = keras.models.load_model(path)
@@ -421,3 +421,24 @@ def test_without_a_strategy_keras_saves_and_loads_the_optimizers_state(case, tmp
     for one, other in zip(model.optimizer.get_weights(), slots):
         np.testing.assert_array_equal(one, other)
     keras.backend.clear_session()
+
+
+@pytest.mark.parametrize('argument', [{'filepath': '{epohc}.h5'}, {'sharded': 'no'}])
+def test_what_would_fail_after_an_epoch_is_refused_at_once(argument):
+    with pytest.raises(ValueError, match='epohc|sharded must be True or False'):
+        kp.callbacks.ModelCheckpoint(**{'filepath': '{epoch}.h5', **argument})
+
+
+def test_a_field_that_no_metric_fills_is_told_with_those_that_one_does(model, tmpdir):
+    callback = kp.callbacks.ModelCheckpoint(str(tmpdir.join('{epoch}-{click}.h5')))
+    with pytest.raises(kp.CheckpointError, match='the field click, but .* epoch, loss'):
+        fit(model, callback, epochs=1)
+    # It may be known where it is filled, in every second epoch.
+    path = str(tmpdir.join('{epoch}-{click:.0f}.h5'))
+
+    def add(epoch, logs):
+        logs.update({'click': 7.0} if epoch % 2 else {})
+
+    callback = kp.callbacks.ModelCheckpoint(path, period=2)
+    fit(model, keras.callbacks.LambdaCallback(on_epoch_end=add), callback, epochs=2)
+    assert os.listdir(str(tmpdir)) == ['2-7.h5']

@@ -1,4 +1,4 @@
-"""Profiles of one process. `tests/parallel/test_behaviour.py` has them of two ranks."""
+"""Profiles of one process. `tests/parallel/test_behaviour.py` has them of two workers."""
 
 import json
 
@@ -8,7 +8,7 @@ import pytest
 from frameworks import KERAS_PACKAGES
 
 import keras_parallax as kp
-from keras_parallax.profiles import phases, trace
+from keras_parallax.observing import phases, trace
 
 PACKAGES = pytest.mark.parametrize('package', KERAS_PACKAGES)
 

@@ -1,4 +1,4 @@
-"""One bar for the job. `tests/parallel/test_example.py` has it on several ranks."""
+"""One bar for the job. `tests/parallel/test_example.py` has it on several workers."""
 
 import contextlib
 import re

@@ -1,4 +1,4 @@
-"""What a rank has for itself of a model."""
+"""What a worker has for itself of a model."""
 
 import pytest
 from frameworks import KERAS_PACKAGES, keras_module

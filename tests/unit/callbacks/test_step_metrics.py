@@ -1,7 +1,9 @@
-"""Metrics of steps in one process. `tests/parallel/test_behaviour.py` has them on two ranks."""
+"""Metrics of steps in one process. `tests/parallel/test_behaviour.py` has them on two workers."""
 
 import glob
 import os
+import re
+import time
 
 import cases
 import numpy as np
@@ -63,9 +65,20 @@ def test_the_weights_are_those_of_training_that_is_not_measured(package):
 
 @PACKAGES
 def test_keras_progress_bar_shows_the_numbers_as_they_are(package, capsys):
-    fit(model_of(package), [kp.callbacks.StepMetrics()], verbose=1, epochs=1)
+    values = []
+    keras = cases.keras_module(package)
+    note = keras.callbacks.LambdaCallback(
+        # The bar is drawn every 50 ms at most.
+        on_batch_begin=lambda batch, logs: time.sleep(0.06),
+        on_batch_end=lambda batch, logs: values.append(logs['examples_per_second']),
+    )
+    history = fit(model_of(package), [kp.callbacks.StepMetrics(every=1), note], verbose=1, epochs=1)
     shown = capsys.readouterr().out
     assert 'rows_touched: 8.0000' in shown and 'slowest_rank: 0.0000e+00' in shown
+    drawn = re.findall(r'examples_per_second: ([\d.]+)', shown)
+    # Of two batches, and then of the epoch: no mean of what was there before.
+    expected = values[:2] + history['examples_per_second']
+    assert drawn[:2] + drawn[-1:] == ['%.4f' % value for value in expected]
 
 
 @PACKAGES
@@ -88,9 +101,24 @@ def test_it_measures_again_in_the_next_fit_and_not_between(package):
     model, callback = model_of(package), kp.callbacks.StepMetrics()
     fit(model, [callback])
     step = model.optimizer._parallax_step
-    assert step.meter is None
+    assert [type(one).__name__ for one in step.observers] == ["Tuning"]
     fit(model, [])
     assert fit(model, [callback])['rows_touched'] == [8, 8]
+
+
+@PACKAGES
+def test_a_fit_that_failed_leaves_nothing_that_measures_beside_the_next(package):
+    model, callback = model_of(package), kp.callbacks.StepMetrics()
+
+    class Fails(cases.keras_module(package).callbacks.Callback):
+        def on_batch_end(self, batch, logs=None):
+            raise RuntimeError('in a batch')
+
+    with pytest.raises(RuntimeError, match='in a batch'):
+        fit(model, [callback, Fails()])
+    assert fit(model, [kp.callbacks.StepMetrics()])['rows_touched'] == [8, 8]
+    step = model.optimizer._parallax_step
+    assert [type(one).__name__ for one in step.observers] == ['Tuning']
 
 
 @PACKAGES
@@ -100,7 +128,8 @@ def test_an_epoch_after_whose_last_step_tables_move_has_what_was_known(package):
     class Moves(cases.keras_module(package).callbacks.Callback):
         def on_batch_end(self, batch, logs=None):
             if batch == 2:
-                self.model.optimizer._parallax_step.measure()  # As `replan` does.
+                for observer in self.model.optimizer._parallax_step.observers:
+                    observer.moved()
 
     history = fit(model, [Moves(), kp.callbacks.StepMetrics(every=1)])
     assert history['rows_touched'] == [8, 8] and len(history['step_seconds']) == 2

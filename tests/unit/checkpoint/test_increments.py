@@ -15,7 +15,7 @@ from frameworks import KERAS_PACKAGES, tf
 import keras_parallax as kp
 from keras_parallax.checkpoint import manifest as manifest_module
 from keras_parallax.checkpoint import save_parts
-from keras_parallax.checkpoint.chain import Limits
+from keras_parallax.checkpoint.delta_chain import Limits
 from keras_parallax.checkpoint.increments import increments_of
 from keras_parallax.errors import CheckpointError
 

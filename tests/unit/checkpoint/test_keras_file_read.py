@@ -52,7 +52,13 @@ def test_a_file_that_is_cut_short_is_refused_by_name(tmpdir):
             pass
 
 
-def test_a_file_that_is_missing_is_not_called_damaged(tmpdir):
-    with pytest.raises(OSError) as caught, keras_file_read.opened(str(tmpdir.join('none.h5'))):
-        pass
-    assert not isinstance(caught.value, CheckpointError)
+def test_a_file_that_is_not_there_is_a_checkpoint_error_and_what_plain_keras_raises(tmpdir):
+    path = str(tmpdir.join('none.h5'))
+    with pytest.raises(CheckpointError, match='no file .*none.h5.*latest_checkpoint') as told:
+        keras_file_read.opened(path)
+    assert isinstance(told.value, FileNotFoundError)
+
+
+def test_a_folder_without_a_manifest_is_told_as_one(tmpdir):
+    with pytest.raises(CheckpointError, match='is a folder without the manifest'):
+        keras_file_read.opened(str(tmpdir))

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from keras_parallax.checkpoint import path_patterns
 from keras_parallax.checkpoint.path_patterns import can_name, changing_part
 
 #: Patterns with whatever `str.format` offers for the number of an epoch and for metrics.
@@ -26,6 +27,27 @@ PATTERNS = [
 ]
 EPOCHS = st.integers(1, 12345)
 LOSSES = st.floats(allow_nan=True, allow_infinity=True)
+
+
+@pytest.mark.parametrize('pattern', PATTERNS)
+def test_a_pattern_that_can_be_filled_is_taken(pattern):
+    path_patterns.check(pattern, ['epoch'])
+    assert path_patterns.missing('{epoch}-{logs[loss]}-{acc}', {'epoch': 1, 'logs': {}}) == ['acc']
+
+
+@pytest.mark.parametrize(
+    'pattern, told',
+    [
+        ('{epohc}.h5', 'the field epohc; write {epoch}'),
+        ('{epochs:02d}.h5', 'the field epochs; write {epoch}'),
+        ('{epoch.h5', 'brace'),
+        ('{}.h5', 'without a name'),
+        ('{0}.h5', 'without a name'),
+    ],
+)
+def test_a_field_that_nobody_fills_is_refused(pattern, told):
+    with pytest.raises(ValueError, match=told):
+        path_patterns.check(pattern, ['epoch'])
 
 
 @pytest.mark.parametrize('pattern', PATTERNS)

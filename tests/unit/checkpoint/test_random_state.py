@@ -1,4 +1,4 @@
-"""The random state of a rank goes through a checkpoint and draws on."""
+"""The random state of a worker goes through a checkpoint and draws on."""
 
 import json
 import random

@@ -41,5 +41,5 @@ def test_a_file_without_slots_leaves_them_as_they_are(path):
     with h5py.File(path, 'a') as file:
         del file[tensorflow_slots.GROUP]
     _, model = former_files.build('tf.train')
-    with pytest.warns(UserWarning, match='holds no state of an optimizer; it starts afresh'):
+    with pytest.warns(UserWarning, match='holds no state of an optimizer'):
         resume.resume(model, path)

@@ -9,8 +9,8 @@ from frameworks import KERAS_PACKAGES
 
 import keras_parallax as kp
 from keras_parallax.commands.describe_model import describe
+from keras_parallax.engine.updates import table_updates
 from keras_parallax.errors import PlanError
-from keras_parallax.updates import table_updates
 
 PACKAGES = pytest.mark.parametrize('package', KERAS_PACKAGES)
 

@@ -80,6 +80,22 @@ def test_a_host_without_an_answer_is_a_failure_that_says_where_to_look(code, is_
     assert words in finding.message + finding.remedy
 
 
+@pytest.mark.parametrize(
+    'said, words',
+    [
+        ('ssh: Could not resolve hostname there: Name or service not known', 'by the name there'),
+        ('ssh: connect to host there port 22: Connection refused', 'sshd'),
+        ('ssh: connect to host there port 22: Connection timed out', 'there is up'),
+        ('ssh: connect to host there port 22: No route to host', 'there is up'),
+        ('Host key verification failed.', 'known_hosts'),
+    ],
+)
+def test_ssh_that_fails_before_it_logs_in_is_not_told_to_copy_keys(said, words):
+    finding = doctor.unanswered(HostSpec('there', 1, False), 255, said)
+    assert said in finding.message and words in finding.remedy
+    assert 'ssh-copy-id' not in finding.remedy
+
+
 def test_this_machine_is_examined_and_the_report_reads_the_same_in_both_forms(tmp_path):
     code, out, _ = run('doctor', '--json', '--checkpoint-dir', str(tmp_path / 'later'))
     report = json.loads(out)

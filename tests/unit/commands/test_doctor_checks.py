@@ -229,7 +229,7 @@ def test_hosts_that_run_the_same_have_one_line():
 )
 def test_a_clock_is_warned_of_only_when_the_way_to_it_cannot_explain_it(offset, verdict, words):
     found = facts(began=1000.2 + offset, ended=1003.2 + offset)
-    (finding,) = doctor_checks.check_clock('h', found, asked=1000.0, answered=1003.7)
+    (finding,) = doctor_checks.check_clock('h', found, sent_at=1000.0, answered=1003.7)
     assert finding.verdict == verdict and words in finding.message
 
 

@@ -77,14 +77,15 @@ COMMANDS = {
     'no model': ['models:nothing'],
     'unbuilt': ['models:unbuilt'],
     'no optimizer': ['plain.json', '--optimizer', 'best'],
-    'no alpha': ['plain.json', '--alpha', 'words/embeddings=2'],
+    'former name': ['plain.json', '--alpha', 'words/embeddings=0.25'],
+    'no density': ['plain.json', '--density', 'words/embeddings=2'],
     'no partitions': ['plain.json', '--partitions', '0'],
     'no bandwidth': ['plain.json', '--bandwidth', '10G'],
     'no servers': ['plain.json', '--servers', 'some'],
     'no variable': ['plain.json', '--override', 'dense'],
     'no such variable': ['plain.json', '--override', 'word=dense'],
 }
-OPTIONS = ['--hosts', '4', '--alpha', '50/1000', '--bandwidth', '1Gbit']
+OPTIONS = ['--hosts', '4', '--density', '50/1000', '--bandwidth', '1Gbit']
 
 
 def script():
@@ -114,7 +115,9 @@ def script():
     # A job does not draw.
     # Until click 8.2 it has to be told.
     apart = {'mix_stderr': False} if hasattr(CliRunner(), 'mix_stderr') else {}
-    outcomes = {'drawing': sorted({'jinja2', 'keras_parallax.planning.page'} & set(sys.modules))}
+    outcomes = {
+        'drawing': sorted({'jinja2', 'keras_parallax.planning.plan_page'} & set(sys.modules))
+    }
     for name, arguments in COMMANDS.items():
         for form in ([], ['--json']):
             words = ['plan'] + OPTIONS + arguments + form
@@ -146,6 +149,12 @@ def data_of(outcomes, name):
     code, output, _ = outcomes[name + '--json']
     assert code == 0
     return json.loads(output)
+
+
+def test_the_former_name_of_density_works_and_warns(outcomes):
+    tables = {table['name']: table for table in data_of(outcomes, 'former name')['variables']}
+    assert tables['words/embeddings']['alpha'] == 0.25
+    assert '--density' in outcomes['former name'][2]
 
 
 # --- models --------------------------------------------------------------------
@@ -222,7 +231,7 @@ def test_a_page_and_what_does_not_fit_are_asked_for_by_options(outcomes):
         ('no model', 1, "models:nothing returned 'nothing', which is no Keras model."),
         ('unbuilt', 1, 'give its first layer an input_shape'),
         ('no optimizer', 1, "No Keras optimizer could be made of 'best'"),
-        ('no alpha', 2, "'2' is no fraction from 0 to 1"),
+        ('no density', 2, "'2' is no fraction from 0 to 1"),
         ('no partitions', 2, "'0' is no number from 1"),
         ('no bandwidth', 2, "such as '10Gbit' or '1.25GB', but '10G' was given"),
         ('no folder', 1, 'missing/page.html'),
@@ -254,7 +263,7 @@ def planned(**options):
         hosts=4,
         workers_per_host=2,
         bandwidth=1.25e9,
-        alpha=[],
+        density=[],
         architecture='hybrid',
         partitions=[],
         override=[],
@@ -267,10 +276,10 @@ def planned(**options):
 
 
 def test_a_value_for_every_table_is_for_tables_only_and_one_by_name_counts_more():
-    plan = planned(alpha=[('one', 0.5), (None, 0.1)])
-    assert [variable.alpha for variable in plan.variables] == [0.5, 0.1, 0.1, 1.0]
-    plan = planned(alpha=[(None, 0.1)], override=[('other', 'dense')])
-    assert plan['other'].alpha is None
+    plan = planned(density=[('one', 0.5), (None, 0.1)])
+    assert [variable.density for variable in plan.variables] == [0.5, 0.1, 0.1, 1.0]
+    plan = planned(density=[(None, 0.1)], override=[('other', 'dense')])
+    assert plan['other'].density is None
 
 
 def test_partitions_for_every_table_leave_one_in_one_piece_that_must_be():
@@ -298,7 +307,7 @@ def test_servers_are_one_in_a_worker_or_on_a_host_or_machines_of_their_own(serve
 def test_one_worker_keeps_everything_unless_there_are_machines_for_servers():
     assert planned(hosts=1, workers_per_host=1).servers == 0
     assert planned(hosts=1, workers_per_host=1, servers=2).predict().totals['plan'].sent == 0
-    plan = planned(hosts=1, workers_per_host=1, servers=2, alpha=[(None, 0.5)])
+    plan = planned(hosts=1, workers_per_host=1, servers=2, density=[(None, 0.5)])
     assert plan.predict().totals['plan'].sent > 0
 
 

@@ -1,4 +1,4 @@
-"""`keras-parallax run --output`: a file for each rank, and rank 0's lines on the terminal."""
+"""`keras-parallax run --output`: a file for each worker, and rank 0's lines on the terminal."""
 
 import os
 import pty
@@ -10,7 +10,7 @@ import run_alone
 
 from keras_parallax.commands.rank_output import Screen, rank_and_text
 
-#: What horovodrun forwards of two ranks: a bar that is drawn twice, and lines.
+#: What horovodrun forwards of two workers: a bar that is drawn twice, and lines.
 FORWARDED = (
     r'Tue Nov 24 16:27:17 2026[1]<stdout>:one\n'
     r'Tue Nov  3 16:27:18 2026[0]<stdout>:\rTue Nov  3 16:27:18 2026[0]<stdout>:half\r'
@@ -76,7 +76,7 @@ def test_a_terminal_gets_the_bar_as_it_is_drawn(tmp_path):
 def test_a_job_that_fails_says_where_the_rest_is(tmp_path):
     ended = run(tmp_path, code=7)
     assert ended.returncode == 7
-    assert 'what each rank has printed is in %s.' % tmp_path in ended.stderr
+    assert 'what each worker has printed is in %s.' % tmp_path in ended.stderr
 
 
 def test_a_job_that_is_started_anew_writes_on(tmp_path):

@@ -113,6 +113,19 @@ def test_a_launcher_that_does_not_exist_is_named():
     assert 'nowhere/x could not be started' in process.stderr
 
 
+def test_horovodrun_that_is_not_on_path_is_told_with_its_environment():
+    process = subprocess.run(
+        run_alone.COMMAND + ['--', 'horovodrun', '-np', '2', 'python', 'train.py'],
+        stderr=subprocess.PIPE,
+        universal_newlines=True,
+        timeout=120,
+        env=dict(os.environ, PATH='/nowhere', TF_CPP_MIN_LOG_LEVEL='2'),
+    )
+    assert process.returncode == 127
+    assert 'horovodrun is not on PATH' in process.stderr and 'environment' in process.stderr
+    assert 'Errno' not in process.stderr
+
+
 # --- a launcher that hangs ---
 
 #: A `horovodrun` that forks, as the real one does, and hangs in the first attempt.
@@ -140,7 +153,7 @@ def test_a_launcher_that_starts_no_rank_is_ended_with_its_forks_and_started_agai
     )
     assert code == 0, output
     assert lines(tmp_path / 'log')[:2] == ['0', '1']
-    assert 'horovodrun has started no rank within 5 s; it is ended' in output
+    assert 'horovodrun has started no worker within 5 s; it is ended' in output
     assert 'the job has ended well after restart' in output
     for number in lines(tmp_path / 'log.pids', 2):
         assert not psutil.pid_exists(int(number))

@@ -7,7 +7,7 @@ import click
 import pytest
 
 from keras_parallax.commands import server
-from keras_parallax.failures import probe
+from keras_parallax.engine.failures import probe
 
 
 @pytest.mark.parametrize('answers, best', [

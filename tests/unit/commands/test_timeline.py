@@ -6,8 +6,8 @@ import pytest
 from click.testing import CliRunner
 
 from keras_parallax.commands import cli
-from keras_parallax.profiles import trace as traces
-from keras_parallax.profiles.trace import Span, Trace
+from keras_parallax.observing import trace as traces
+from keras_parallax.observing.trace import Span, Trace
 
 
 def trace(job='job', step=1):

@@ -1,4 +1,4 @@
-"""Which elements of a `tf.data.Dataset` a rank takes."""
+"""Which elements of a `tf.data.Dataset` a worker takes."""
 
 import pytest
 from frameworks import tf
@@ -45,6 +45,16 @@ def test_elements_may_have_any_structure_and_shape():
     assert element[1].tolist() == [3, 4]
     found = [elements(datasets.every_nth(dataset, 4, rank, True)) for rank in range(4)]
     assert found[3][0][1].tolist() == [7]
+
+
+@pytest.mark.skipif(not hasattr(tf, 'RaggedTensorSpec'), reason='no data set has ragged elements')
+@pytest.mark.parametrize('drop_remainder', [True, False])
+def test_ragged_elements_stay_so(drop_remainder):
+    rows = [[1], [2, 3], [4, 5, 6], [], [7]]
+    dataset = tf.data.Dataset.from_tensor_slices({'ids': tf.ragged.constant(rows, 'int64')})
+    own = datasets.every_nth(dataset, 2, 1, drop_remainder).batch(3)
+    (element,) = elements(own)
+    assert element['ids'].to_list() == [[2, 3], []] + [[7]] * (not drop_remainder)
 
 
 def test_what_a_dataset_is():

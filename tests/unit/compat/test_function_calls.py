@@ -9,6 +9,7 @@ import tensorflow
 from frameworks import TF1_15, TF2, keras_module, tf
 
 import keras_parallax as kp
+from keras_parallax.compat import function_calls
 
 pytestmark = pytest.mark.skipif(not TF2, reason='there are no functions')
 
@@ -399,3 +400,17 @@ def test_an_argument_may_be_what_a_function_returns_and_waits_for(keras):
     model.set_weights([np.ones((cases.ROWS, 1)), np.zeros(())])
     ids = np.arange(cases.LENGTH).reshape(1, -1)
     np.testing.assert_array_equal(model.predict(ids), ids + 1.0)
+
+
+def test_a_table_that_a_loop_of_a_function_looks_up_has_a_tensor_gradient_in_plain_keras(keras):
+    with kp.ParallaxStrategy():
+        layer = cases.loops_in_function(keras).get_layer('looked')
+    found = [function_calls.has_tensor_gradient(one) for one in (layer.by_column, layer.once)]
+    assert found == [True, False]
+
+
+def test_notes_of_loops_keep_no_graph_alive(keras):
+    with kp.ParallaxStrategy():
+        cases.loops_in_function(keras)
+    noted = function_calls._looked_up_in_loops[tf.get_default_graph()]
+    assert noted and all(isinstance(name, str) for name in noted)

@@ -489,7 +489,7 @@ def _stands_for(tensor, storage):
 @pytest.mark.skipif(TF2, reason='TensorFlow 2 has no contrib')
 def test_reading_a_graph_does_not_import_contrib():
     # In a process of its own: other tests may have imported it. Importing all of `tf.contrib` costs
-    # each rank seconds and memory.
+    # each worker seconds and memory.
     script = (
         'import sys, tensorflow as tf\n'
         'from keras_parallax.compat import graph_queries as graph\n'
@@ -517,3 +517,14 @@ def test_reading_a_graph_does_not_import_contrib():
 def test_the_number_that_all_entries_have_is_known_from_the_graph(make, number):
     found = graph_queries.constant_of(make())
     assert found == (number if number is None else pytest.approx(number))
+
+
+# --- sums ---------------------------------------------------------------------
+def test_a_sum_of_scalars_is_taken_apart_and_constant_factors_are_left_out():
+    x = tf.placeholder(tf.float32, [None])
+    mean, total, root = tf.reduce_mean(x), tf.reduce_sum(x), tf.sqrt(tf.reduce_sum(x))
+    weight = tf.Variable(0.0)
+    loss = 0.5 * mean + tf.reduce_mean(weight * total) - root / 3.0
+    assert set(graph_queries.summands(loss)) == {mean, total, root}
+    assert graph_queries.summands(mean * total) != [mean, total]
+    assert set(graph_queries.summands(mean + total, [mean])) == {mean, total}

@@ -8,9 +8,9 @@ import pytest
 from frameworks import keras_module, tf
 
 from keras_parallax.compat import keras_optimizers
+from keras_parallax.engine.updates.optimizer_adapter import adapter_of
 from keras_parallax.errors import PlanError
 from keras_parallax.planning.classify import ANY_ROWS, Described
-from keras_parallax.updates.optimizer_adapter import adapter_of
 
 pytestmark = pytest.mark.skipif(
     not keras_optimizers.OPTIMIZER_V2, reason='TensorFlow 1 has no such optimizers'
@@ -56,26 +56,6 @@ def test_slots_that_are_forgotten_are_made_anew(keras):
     after = keras_optimizers.kept_by(adam, [first, second])[1]
     assert after['m'][0] is not before['m'][0] and after['m'][1] is before['m'][1]
     assert len(adam.weights) == 5
-
-
-def test_an_optimizer_clips_nothing_while_asked_not_to(keras):
-    sgd = keras.optimizers.SGD(1.0, clipvalue=0.25)
-    variable = tf.get_variable('one', [2], initializer=tf.zeros_initializer(), use_resource=True)
-    with keras_optimizers.without_clipping(sgd):
-        whole = sgd.apply_gradients([(tf.ones([2]), variable)])
-    clipped = sgd.apply_gradients([(tf.ones([2]), variable)])
-    assert sgd.clipvalue == 0.25
-    session = keras_session(keras)
-    session.run(whole)
-    np.testing.assert_allclose(session.run(variable), [-1, -1])
-    session.run(clipped)
-    np.testing.assert_allclose(session.run(variable), [-1.25, -1.25])
-
-
-def keras_session(keras):
-    session = tf.Session()
-    session.run(tf.global_variables_initializer())
-    return session
 
 
 def test_the_adapter_of_keras_own_knows_that_it_takes_rows(keras):

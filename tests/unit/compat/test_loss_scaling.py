@@ -7,9 +7,9 @@ from frameworks import TF1_15, TF2, keras_module
 
 import keras_parallax as kp
 from keras_parallax.checkpoint import save
+from keras_parallax.engine.step import asynchronous
+from keras_parallax.engine.updates.optimizer_adapter import adapter_of
 from keras_parallax.optimizer import is_wrapped
-from keras_parallax.step import asynchronous
-from keras_parallax.updates.optimizer_adapter import adapter_of
 
 pytestmark = pytest.mark.skipif(not TF2 or TF1_15, reason='mixed precision is for TensorFlow 2')
 

@@ -7,7 +7,7 @@ import pytest
 from frameworks import tf
 
 from keras_parallax.compat import session_hooks
-from keras_parallax.tables.pull import Connection
+from keras_parallax.engine.tables.pull import Connection
 
 
 class NotingSession(session_hooks.HookedSession):

@@ -13,7 +13,7 @@ from frameworks import TF1_6
 import keras_parallax as kp
 from keras_parallax.compat import session_hooks, tensorflow_api
 from keras_parallax.compat.tensorflow_api import tf
-from keras_parallax.tables.pull import Connection
+from keras_parallax.engine.tables.pull import Connection
 
 pytestmark = pytest.mark.skipif(not TF1_6, reason='it is of TensorFlow 1.6 alone')
 

@@ -111,8 +111,10 @@ def test_the_rates_of_an_optimizer_are_what_ranks_must_hold_the_same_values_of(k
     assert any(variable is model.optimizer._hyper['learning_rate'] for variable in variables)
 
 
-def output_of(script, path=''):
+def output_of(script, path='', legacy=None):
     """What a fresh Python prints for a script, with a folder before everything installed."""
+    environ = {name: os.environ[name] for name in os.environ if name != 'TF_USE_LEGACY_KERAS'}
+    environ.update({} if legacy is None else {'TF_USE_LEGACY_KERAS': legacy})
     paths = [str(path), os.path.dirname(kp.__path__[0])]
     process = subprocess.run(
         [sys.executable, '-W', 'ignore', '-c', script],
@@ -120,13 +122,34 @@ def output_of(script, path=''):
         stderr=subprocess.PIPE,
         universal_newlines=True,
         cwd=HERE,
-        env=dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, paths))),
+        env=dict(environ, PYTHONPATH=os.pathsep.join(filter(None, paths))),
     )
     assert process.returncode == 0, process.stderr
     return process.stdout
 
 
-def test_under_eager_execution_the_scope_says_what_to_do_and_changes_nothing():
+def test_under_eager_execution_a_model_of_keras_2_is_told_what_to_do():
+    pytest.importorskip('keras', minversion='3')
+    script = (
+        'import tensorflow as tf, tf_keras\n'
+        'import keras_parallax as kp\n'
+        'layer = tf_keras.layers.Dense(1, input_shape=(2,))\n'
+        'try:\n'
+        '    with kp.ParallaxStrategy():\n'
+        '        tf_keras.Sequential([layer])\n'
+        'except kp.ScopeError as error:\n'
+        '    print(error)\n'
+        'model = tf_keras.Sequential([tf_keras.layers.Dense(1, input_shape=(2,))])\n'
+        "model.compile('sgd', 'mse')\n"
+        "print(model.train_on_batch(tf.zeros([2, 2]), tf.zeros([2, 1])))\n"
+    )
+    told, loss = output_of(script).strip().split('\n')
+    assert told.startswith('TensorFlow executes eagerly')
+    assert 'call tf.compat.v1.disable_v2_behavior() at the top of the script' in told
+    assert float(loss) == 0
+
+
+def test_where_keras_is_keras_2_the_scope_says_what_to_do_and_changes_nothing():
     script = (
         'import tensorflow as tf, tf_keras\n'
         'import keras_parallax as kp\n'
@@ -136,14 +159,46 @@ def test_under_eager_execution_the_scope_says_what_to_do_and_changes_nothing():
         'except kp.ScopeError as error:\n'
         '    print(error)\n'
         'print(tf_keras.Model.compile is compile, tf.compat.v1.Session is session)\n'
-        'model = tf_keras.Sequential([tf_keras.layers.Dense(1, input_shape=(2,))])\n'
-        "model.compile('sgd', 'mse')\n"
-        "print(model.train_on_batch(tf.zeros([2, 2]), tf.zeros([2, 1])))\n"
     )
-    told, unchanged, loss = output_of(script).strip().split('\n')
+    told, unchanged = output_of(script, legacy='1').strip().split('\n')
     assert told.startswith('TensorFlow executes eagerly')
-    assert 'call tf.compat.v1.disable_v2_behavior() at the top of the script' in told
-    assert unchanged == 'True True' and float(loss) == 0
+    assert unchanged == 'True True'
+
+
+#: What scripts with Keras 3 do in the scope, and what they are told.
+WITH_MODELS_OF_KERAS_3 = """
+import tensorflow as tf
+import keras_parallax as kp
+
+def told(act):
+    try:
+        act()
+    except kp.ScopeError as error:
+        print(error)
+
+tf.compat.v1.disable_v2_behavior()
+import keras, tf_keras
+
+outside = keras.Sequential([keras.layers.Input((2,)), keras.layers.Dense(1)])
+outside.compile('sgd', 'mse')
+with kp.ParallaxStrategy():
+    model = keras.Sequential([keras.layers.Input((2,)), keras.layers.Dense(1)])
+    told(lambda: model.compile('sgd', 'mse'))
+    told(lambda: kp.ParallaxOptimizer(keras.optimizers.SGD()))
+    model = tf_keras.Sequential([tf_keras.layers.Dense(1, input_shape=(2,))])
+    told(lambda: model.compile(keras.optimizers.SGD(), 'mse'))
+    model.compile('sgd', 'mse')
+print('compiled')
+"""
+
+
+def test_a_model_or_an_optimizer_of_keras_3_is_refused_with_both_ways_to_keras_2():
+    keras = pytest.importorskip('keras', minversion='3')
+    *refused, compiled = output_of(WITH_MODELS_OF_KERAS_3).strip().split('\n')
+    assert len(refused) == 3 and compiled == 'compiled'
+    for told, what in zip(refused, ('Sequential', 'SGD', 'SGD')):
+        assert what in told and 'Keras %s' % keras.__version__ in told
+        assert 'TF_USE_LEGACY_KERAS=1' in told and 'import tf_keras as keras' in told
 
 
 #: Imports us where there is no `tf_keras`, and `keras` is the one in a folder.

@@ -46,8 +46,13 @@ def test_what_is_built_for_rows_waits_for_their_gradient(by_resource):
         variable = tf.get_variable('table', [3, 2], use_resource=by_resource)
         gradient = tf.IndexedSlices(tf.placeholder(tf.float32), tf.constant([0]), [3, 2])
         optimizer = tf.train.AdamOptimizer()
-        with tensorflow_optimizers.waiting_for_rows(optimizer):
-            optimizer.apply_gradients([(gradient, variable)])
+        tensorflow_optimizers.waiting_for_rows(optimizer).apply_gradients([(gradient, variable)])
+        # It has the slots, and is otherwise as before.
+        assert type(optimizer) is tf.train.AdamOptimizer
+        assert optimizer.get_slot(variable, 'm') is not None
+        assert not any(
+            callable(getattr(tf.train.Optimizer, name, None)) for name in vars(optimizer)
+        )
         changes = [
             operation
             for operation in graph.get_operations()

@@ -6,10 +6,11 @@ import cases
 import numpy as np
 import pytest
 import reference
-from frameworks import KERAS_PACKAGES
+import scipy.sparse
+from frameworks import KERAS_PACKAGES, tf
 
 import keras_parallax as kp
-from keras_parallax.data.order import Order
+from keras_parallax.data.sample_order import Order
 
 COUNT, BATCH = 23, 8
 
@@ -54,6 +55,38 @@ def test_fit_trains_on_the_rows_of_each_epoch(keras):
         model = build(keras)
     given = kp.data.arrays(x, y, weights, seed=6)
     model.fit(**given, batch_size=BATCH, initial_epoch=2, epochs=5, verbose=0)
+    for own, other in zip(model.get_weights(), plain):
+        np.testing.assert_allclose(own, other, rtol=1e-5)
+
+
+def test_fit_trains_on_strings_and_on_sparse_rows_of_each_epoch(keras):
+    layers, random = keras.layers, np.random.RandomState(0)
+    users = np.array(['user %d' % number for number in random.randint(0, 5, COUNT)], object)
+    words, targets = scipy.sparse.random(COUNT, 6, 0.3, random_state=0), random.uniform(size=COUNT)
+
+    def build_one(gated):
+        names, counts = layers.Input((1,), dtype='string', name='users'), layers.Input((6,))
+        numbered = layers.Lambda(
+            lambda texts: tf.cast(tf.string_to_hash_bucket_fast(texts, 9), 'int32'),
+            output_shape=(1,),
+        )(names)
+        rows = layers.Flatten()(layers.Embedding(9, 2, embeddings_initializer='ones')(numbered))
+        out = layers.Dense(1, kernel_initializer='ones')(layers.concatenate([rows, counts]))
+        model = keras.models.Model([names, counts], out)
+        model.compile(gated(keras.optimizers.SGD(0.1)), 'mse')
+        return model
+
+    model, matrix = build_one(reference.gated), words.tocsr()
+    for epoch in range(3):
+        rows = Order(COUNT, 1, 6).of_all(epoch)
+        x, y = [users[rows], matrix[rows].toarray()], targets[rows]
+        model.fit(x, y, batch_size=BATCH, shuffle=False, verbose=0)
+    plain = model.get_weights()
+    keras.backend.clear_session()
+    with kp.ParallaxStrategy():
+        model = build_one(lambda optimizer: optimizer)
+    given = kp.data.arrays([users, words], targets, seed=6)
+    model.fit(**given, batch_size=BATCH, epochs=3, verbose=0)
     for own, other in zip(model.get_weights(), plain):
         np.testing.assert_allclose(own, other, rtol=1e-5)
 

@@ -4,9 +4,10 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 from keras_parallax.data.fit_arrays import ArrayShare, arrays
-from keras_parallax.data.order import Order
+from keras_parallax.data.sample_order import Order
 from keras_parallax.errors import DataError
 
 X, Y = np.arange(24).reshape(12, 2), np.arange(12.0)
@@ -31,6 +32,31 @@ def test_a_share_has_the_rows_of_an_epoch(as_worker):
             rows = Order(12, 3, 5).of_rank(rank, epoch)
             assert (ids == X[rows]).all()
             assert (targets == Y[rows]).all()
+
+
+def test_a_share_of_a_sparse_matrix_has_the_rows_of_an_epoch_and_so_has_an_array_of_it(as_worker):
+    as_worker(1, 2)
+    matrix = scipy.sparse.random(12, 3, 0.5, random_state=0)
+    given = arrays({'words': matrix}, Y, seed=5, validation_split=0.25)
+    share, (validation, _) = given['x']['words'], given['validation_data']
+    dense, whole = share.toarray(), matrix.toarray()
+    for epoch in (0, 2, 1):
+        share.begin_epoch(epoch)
+        rows = whole[Order(9, 2, 5).of_rank(1, epoch)]
+        assert scipy.sparse.issparse(share) and (share.tocoo().toarray() == rows).all()
+        assert (dense == rows).all() and (share[[0, 2]].toarray() == rows[[0, 2]]).all()
+    assert not share[1:3].changes
+    assert (validation['words'].toarray() == whole[10::2]).all()
+
+
+@pytest.mark.parametrize('kind', [list, lambda texts: np.array(texts, object), np.array])
+def test_a_share_of_strings_has_the_rows_of_an_epoch(as_worker, kind):
+    as_worker(0, 2)
+    texts = ['text %d' % number for number in range(12)]
+    share = arrays(kind(texts), seed=5)['x']
+    for epoch in (0, 2, 1):
+        share.begin_epoch(epoch)
+        assert share.tolist() == [texts[row] for row in Order(12, 2, 5).of_rank(0, epoch)]
 
 
 def test_what_keras_makes_of_a_share_has_its_rows(as_worker):

@@ -7,7 +7,7 @@ from frameworks import tf
 
 import keras_parallax as kp
 from keras_parallax.data import positions
-from keras_parallax.data.order import Order
+from keras_parallax.data.sample_order import Order
 
 
 def shares(count, ranks, batch_size, seed=0, drop_remainder=True):
@@ -17,7 +17,7 @@ def shares(count, ranks, batch_size, seed=0, drop_remainder=True):
 
 
 def trained(order, batch_size, batches):
-    """The samples of the first batches of an epoch, of all ranks, a set."""
+    """The samples of the first batches of an epoch, of all workers, a set."""
     return {
         sample
         for rank in range(order.ranks)
@@ -51,7 +51,7 @@ def test_samples_are_trained_again_rather_than_left_out(ranks, batch_size, over,
 def test_an_epoch_that_is_over_is_so_whatever_the_batches(
     ranks, batch_size, batches, drop_remainder
 ):
-    # The last batch of each rank has 5 samples, or 6.
+    # The last batch of each worker has 5 samples, or 6.
     saved = shares(23, 2, 6, drop_remainder=drop_remainder)
     now = shares(23, ranks, batch_size, drop_remainder=drop_remainder)
     found, again = positions.batches_over(2, saved, now)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from frameworks import KERAS_PACKAGES, TF2
 
-from keras_parallax.data.order import Order
+from keras_parallax.data.sample_order import Order
 from keras_parallax.data.shards import shard
 
 

@@ -7,9 +7,10 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 from keras_parallax.data import worker
-from keras_parallax.data.order import Order
+from keras_parallax.data.sample_order import Order
 from keras_parallax.data.shards import shard
 from keras_parallax.errors import DataError, ScopeError
 
@@ -36,6 +37,14 @@ def test_arrays_keep_their_structure_and_their_rows(as_worker):
         rows = Order(6, 3, 4).of_rank(rank, epoch)
         assert (named['ids'] == ids[rows]).all()
         assert (found == targets[rows]).all()
+
+
+def test_columns_and_sparse_matrices_may_be_in_the_place_of_arrays(as_worker):
+    as_worker(1, 2)
+    matrix = scipy.sparse.csr_matrix(np.arange(12).reshape(6, 2))
+    words, names = shard((matrix, {'names': list('abcdef')}), shuffle=False)
+    assert words.toarray().tolist() == [[2, 3], [6, 7], [10, 11]]
+    assert names['names'].tolist() == ['b', 'd', 'f']
 
 
 def test_without_shuffling_a_worker_has_every_nth_row(as_worker):
@@ -71,6 +80,14 @@ def test_an_empty_share_is_refused(as_worker, data):
     as_worker(0, 2)
     with pytest.raises(DataError, match='the share of every worker is empty'):
         shard(data)
+
+
+def test_a_flag_that_is_none_is_refused(as_worker):
+    as_worker(0, 2)
+    with pytest.raises(DataError, match="shuffle must be True or False, but 'batch'"):
+        shard(np.arange(6), shuffle='batch')
+    with pytest.raises(DataError, match="drop_remainder must be True or False, but 'no'"):
+        shard(np.arange(6), drop_remainder='no')
 
 
 @pytest.mark.parametrize('seed', [None, -1, 2**32, 0.5, True])

@@ -449,7 +449,7 @@ def test_an_admitted_id_that_finds_no_row_ends_training_and_moves_no_row():
     for _ in range(2):
         model.train_on_batch(IDS, TARGETS)
     before = model.get_weights()
-    with pytest.raises(kp.TableFullError, match='no row left for a new id: its capacity is 2'):
+    with pytest.raises(kp.TableFullError, match='its capacity is 2. 2 of its 2 rows have an id'):
         model.train_on_batch(IDS, TARGETS)
     for value, old in zip(model.get_weights(), before):
         np.testing.assert_array_equal(value, old)

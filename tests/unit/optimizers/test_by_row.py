@@ -7,6 +7,7 @@ import numpy as np
 import ours
 import pytest
 import reference
+import rested_rows
 from cases import ROWS, WIDTH
 from frameworks import KERAS_PACKAGES, TF2
 
@@ -113,6 +114,19 @@ def test_what_concerns_every_row_is_as_in_plain_keras(package, name, arguments):
     model, expected = ours.assert_equals_plain_keras(case_of(name, **arguments), keras)
     moved = (cases.start_weights(model)[0] != expected[0]).any(1)
     assert set(np.flatnonzero(moved)) > set(TOUCHED)
+
+
+@every_package
+@every_optimizer
+@pytest.mark.parametrize('bound', ['clipnorm', 'clipvalue'])
+def test_clipped_gradients_still_move_touched_rows_only(package, name, bound):
+    keras = cases.keras_module(package)
+    clipped = cases.of_ours(name, **{bound: 0.01}, **OPTIMIZERS[name])
+    # Where a gradient is a tensor, Adam moves a row that was touched before.
+    case = case_of(name)._replace(optimizer=clipped, batch=rested_rows.ids_and_targets)
+    model, expected = ours.assert_equals_plain_keras(case, keras)
+    moved = (cases.start_weights(model)[0] != expected[0]).any(1)
+    assert set(np.flatnonzero(moved)) == set(range(rested_rows.MORE))
 
 
 @every_package

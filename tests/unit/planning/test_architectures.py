@@ -21,21 +21,21 @@ def test_allreduce_has_no_servers():
 
 
 @given(
-    alpha=st.floats(0, 1),
+    density=st.floats(0, 1),
     hosts=st.integers(1, 64),
     workers=st.integers(1, 8),
     rows=st.integers(1, 10**6),
     width=st.integers(1, 600),
 )
-def test_allreduce_takes_the_cheaper_of_allgather_and_dense(alpha, hosts, workers, rows, width):
+def test_allreduce_takes_the_cheaper_of_allgather_and_dense(density, hosts, workers, rows, width):
     cluster = Cluster(hosts, workers)
     use = table(rows=rows, width=width)
     found = make_plan(
-        [use], architecture='allreduce', density={use.name: alpha}, cluster=cluster
+        [use], architecture='allreduce', density={use.name: density}, cluster=cluster
     ).variables[0]
     view = cluster.for_decisions()
     ids = np.dtype(costs.id_dtype(rows)).itemsize
-    gathered = costs.allgather(rows, width * 4, alpha, view, ids).sent
+    gathered = costs.allgather(rows, width * 4, density, view, ids).sent
     reduced = costs.allreduce(rows * width * 4, view).sent
     if cluster.workers == 1:
         assert found.exchange == 'allgather'
@@ -50,12 +50,12 @@ def test_allreduce_gathers_a_table_of_unknown_density():
 
 def test_auto_makes_a_table_dense_that_is_touched_almost_whole():
     use = table(rows=10**6, width=64)
-    for alpha, kind in ((0.99, DENSE), (0.5, SPARSE), (0.001, SPARSE)):
-        plan = make_plan([use], 8, architecture='auto', density={use.name: alpha})
+    for density, kind in ((0.99, DENSE), (0.5, SPARSE), (0.001, SPARSE)):
+        plan = make_plan([use], 8, architecture='auto', density={use.name: density})
         assert plan.variables[0].kind == kind
-        assert plan.variables[0].alpha == alpha
+        assert plan.variables[0].density == density
     reason = make_plan([use], 8, architecture='auto', density={use.name: 0.99}).variables[0].reason
-    assert 'alpha 0.99' in reason and 'looked up by rows' in reason
+    assert 'density 0.99' in reason and 'looked up by rows' in reason
 
 
 def test_auto_makes_a_tiny_table_dense_without_measuring():
@@ -66,9 +66,9 @@ def test_auto_makes_a_tiny_table_dense_without_measuring():
 
 def test_auto_compares_the_workers_of_one_host_as_if_each_were_a_host():
     use = table(rows=10**6, width=64)
-    for alpha, kind in ((0.99, DENSE), (0.01, SPARSE)):
+    for density, kind in ((0.99, DENSE), (0.01, SPARSE)):
         plan = make_plan(
-            [use], 4, architecture='auto', density={use.name: alpha}, cluster=Cluster(1, 4)
+            [use], 4, architecture='auto', density={use.name: density}, cluster=Cluster(1, 4)
         )
         assert plan.variables[0].kind == kind
 
@@ -89,3 +89,20 @@ def test_one_worker_needs_no_servers_whatever_the_architecture(architecture):
 def test_an_unknown_architecture_is_refused_with_the_known_ones():
     with pytest.raises(PlanError, match="'hybrid', 'allreduce', 'ps', 'auto', but 'ring' was"):
         make_plan([table()], 2, architecture='ring')
+
+
+def test_what_a_mask_costs_counts_where_a_table_might_be_dense():
+    # At this density the two cost nearly the same without a mask.
+    use, cluster = table(rows=1000, width=4), Cluster(4)
+    kinds = [
+        make_plan(
+            [use._replace(row_mask=row_mask)],
+            architecture='allreduce',
+            density={use.name: 0.45},
+            cluster=cluster,
+        )
+        .variables[0]
+        .kind
+        for row_mask in (False, True)
+    ]
+    assert kinds == [DENSE, SPARSE]

@@ -25,6 +25,7 @@ USES = st.builds(
     ),
     regularizer=REACHES,
     constraint=REACHES,
+    on_shards=st.just(False),
 )
 
 
@@ -53,6 +54,21 @@ def test_every_variable_can_be_made_dense(any_use):
 def test_asking_for_the_class_found_anyway_changes_nothing(any_use):
     found = classify(any_use)
     assert classify(any_use, found.kind) == found
+
+
+@given(USES, st.sampled_from([None, DENSE, SPARSE]))
+def test_a_table_on_shards_stays_sparse_whatever_a_later_loss_reads(any_use, override):
+    any_use = any_use._replace(on_shards=True)
+    if any_use.lookups or any_use.whole_reads:
+        assert classify(any_use, override).kind == SPARSE
+
+
+def test_a_table_on_shards_says_who_reads_it_whole_and_what_follows():
+    tied = use(lookups=2, whole_reads=('MatMul',), on_shards=True)
+    reason = classify(tied).reason
+    assert 'MatMul' in reason and 'shards' in reason and 'all of its rows are pushed' in reason
+    assert classify(tied, SPARSE).reason == reason
+    assert reason in classify(tied, DENSE).reason and classify(tied, DENSE).reason != reason
 
 
 @pytest.mark.parametrize(

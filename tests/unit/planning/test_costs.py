@@ -10,7 +10,7 @@ from keras_parallax.planning.costs import Cluster, Traffic
 
 HOSTS = st.integers(1, 3000)
 WORKERS = st.integers(1, 16)
-ALPHAS = st.floats(0, 1, allow_nan=False)
+DENSITIES = st.floats(0, 1, allow_nan=False)
 SIZES = st.integers(1, 10**9)
 
 
@@ -21,17 +21,17 @@ def total(traffic):
 # --- the formulas of Parallax, one worker a host ----------------------------------------
 
 
-@given(rows=st.integers(1, 10**6), row=st.integers(1, 4096), alpha=ALPHAS, hosts=HOSTS)
-def test_servers_cost_4_alpha_w_times_n_minus_1_over_n(rows, row, alpha, hosts):
-    found = costs.servers(rows, row, row, alpha, Cluster(hosts))
-    assert total(found) == pytest.approx(4 * alpha * rows * row * (hosts - 1) / hosts, rel=1e-6)
+@given(rows=st.integers(1, 10**6), row=st.integers(1, 4096), density=DENSITIES, hosts=HOSTS)
+def test_servers_cost_4_density_w_times_n_minus_1_over_n(rows, row, density, hosts):
+    found = costs.servers(rows, row, row, density, Cluster(hosts))
+    assert total(found) == pytest.approx(4 * density * rows * row * (hosts - 1) / hosts, rel=1e-6)
     assert found.sent == pytest.approx(found.received)
 
 
-@given(rows=st.integers(1, 10**6), row=st.integers(1, 4096), alpha=ALPHAS, hosts=HOSTS)
-def test_allgather_costs_2_alpha_w_times_n_minus_1(rows, row, alpha, hosts):
-    found = costs.allgather(rows, row, alpha, Cluster(hosts))
-    assert total(found) == pytest.approx(2 * alpha * rows * row * (hosts - 1), rel=1e-6)
+@given(rows=st.integers(1, 10**6), row=st.integers(1, 4096), density=DENSITIES, hosts=HOSTS)
+def test_allgather_costs_2_density_w_times_n_minus_1(rows, row, density, hosts):
+    found = costs.allgather(rows, row, density, Cluster(hosts))
+    assert total(found) == pytest.approx(2 * density * rows * row * (hosts - 1), rel=1e-6)
 
 
 @given(size=SIZES, hosts=HOSTS)
@@ -68,14 +68,14 @@ def test_a_dedicated_server_only_serves():
 @given(
     shares=st.lists(st.integers(0, 20), min_size=1, max_size=8).filter(any),
     dedicated=st.integers(0, 3),
-    alpha=ALPHAS,
+    density=DENSITIES,
     ids=st.integers(0, 8),
 )
-def test_what_all_hosts_send_is_what_all_hosts_receive(shares, dedicated, alpha, ids):
+def test_what_all_hosts_send_is_what_all_hosts_receive(shares, dedicated, density, ids):
     workers = max(1, len(shares) - dedicated)
     found = [
         costs.servers(
-            50, 16, 8, alpha, Cluster(workers), ids, share / sum(shares), number < workers
+            50, 16, 8, density, Cluster(workers), ids, share / sum(shares), number < workers
         )
         for number, share in enumerate(shares)
     ]
@@ -92,40 +92,40 @@ def test_allreduce_goes_once_around_the_ring_of_all_workers_for_the_sum_and_once
     assert costs.allreduce(600, Cluster(2, 3)).sent == pytest.approx(2 * 600 * 5 / 6)
 
 
-@given(workers=WORKERS, alpha=ALPHAS)
-def test_one_host_sends_nothing(workers, alpha):
+@given(workers=WORKERS, density=DENSITIES)
+def test_one_host_sends_nothing(workers, density):
     cluster = Cluster(1, workers)
-    assert costs.allgather(9, 4, alpha, cluster) == Traffic()
+    assert costs.allgather(9, 4, density, cluster) == Traffic()
     assert costs.allreduce(9, cluster) == Traffic()
-    assert costs.servers(9, 4, 4, alpha, cluster, id_bytes=4) == Traffic()
+    assert costs.servers(9, 4, 4, density, cluster, id_bytes=4) == Traffic()
     assert costs.dense_servers(9, 9, cluster) == Traffic()
-    assert costs.floor(9, [(9, 4, 4, alpha)], cluster) == Traffic()
+    assert costs.floor(9, [(9, 4, 4, density)], cluster) == Traffic()
 
 
 # --- several workers on a host ------------------------------------------------------------
 
 
-@given(alpha=ALPHAS, workers=WORKERS)
-def test_what_workers_touch_together_lies_between_the_largest_and_the_sum(alpha, workers):
-    together = costs.union_alpha(alpha, workers)
-    assert alpha - 1e-12 <= together <= min(1.0, alpha * workers) + 1e-12
+@given(density=DENSITIES, workers=WORKERS)
+def test_what_workers_touch_together_lies_between_the_largest_and_the_sum(density, workers):
+    together = costs.union_density(density, workers)
+    assert density - 1e-12 <= together <= min(1.0, density * workers) + 1e-12
 
 
 @given(
-    chances=st.lists(ALPHAS, min_size=1, max_size=20),
+    chances=st.lists(DENSITIES, min_size=1, max_size=20),
     workers=WORKERS,
 )
 def test_the_union_is_an_upper_bound_where_rows_differ_in_frequency(chances, workers):
-    alpha = sum(chances) / len(chances)
+    density = sum(chances) / len(chances)
     real = sum(1 - (1 - chance) ** workers for chance in chances) / len(chances)
-    assert real <= costs.union_alpha(alpha, workers) + 1e-9
+    assert real <= costs.union_density(density, workers) + 1e-9
 
 
 def test_without_local_aggregation_each_worker_of_a_host_pulls_for_itself():
     together = Cluster(4, 2)
     apart = together._replace(local_aggregation=False)
-    assert costs.host_alpha(0.5, together) == 0.75
-    assert costs.host_alpha(0.5, apart) == 1.0
+    assert costs.host_density(0.5, together) == 0.75
+    assert costs.host_density(0.5, apart) == 1.0
     assert costs.dense_servers(80, 80, apart).sent == 2 * costs.dense_servers(80, 80, together).sent
 
 
@@ -138,19 +138,19 @@ def test_without_local_aggregation_each_worker_of_a_host_pulls_for_itself():
     dense=st.integers(0, 10**6),
     rows=st.integers(1, 10**5),
     row=st.integers(1, 1000),
-    alpha=ALPHAS,
+    density=DENSITIES,
 )
-def test_no_plan_is_below_the_floor(hosts, workers, dense, rows, row, alpha):
+def test_no_plan_is_below_the_floor(hosts, workers, dense, rows, row, density):
     cluster = Cluster(hosts, workers)
-    least = costs.floor(dense, [(rows, row, row, alpha)], cluster).sent
-    found = costs.allreduce(dense, cluster) + costs.servers(rows, row, row, alpha, cluster, 4)
+    least = costs.floor(dense, [(rows, row, row, density)], cluster).sent
+    found = costs.allreduce(dense, cluster) + costs.servers(rows, row, row, density, cluster, 4)
     assert found.sent >= least * (1 - 1e-9)
 
 
 def test_the_floor_of_design_md_s_example():
     # 8 hosts, 2048 rows of 128 floats touched: each of the 7/8 elsewhere comes and goes once.
-    alpha = 2048 / 100000
-    assert costs.floor(0, [(100000, 512, 512, alpha)], Cluster(8)).sent == pytest.approx(
+    density = 2048 / 100000
+    assert costs.floor(0, [(100000, 512, 512, density)], Cluster(8)).sent == pytest.approx(
         2048 * 7 / 8 * 1024
     )
 
@@ -199,7 +199,7 @@ def test_half_precision_makes_floats_two_bytes_each(dtype, expected):
     ],
 )
 def test_a_row_in_half_precision_has_an_exponent_and_is_never_larger(width, dtype, expected):
-    assert costs.row_bytes(width, dtype, halved=True) == expected
+    assert costs.row_bytes(width, dtype, fp16=True) == expected
     assert costs.row_bytes(width, dtype) == width * np.dtype(dtype).itemsize
 
 
@@ -215,13 +215,13 @@ def test_workers_of_one_host_are_compared_as_hosts():
 # --- gradients of several batches at once -------------------------------------------------
 
 
-@given(alpha=ALPHAS, hosts=HOSTS, workers=WORKERS, steps=st.integers(2, 16))
-def test_gradients_of_several_batches_cost_no_more_than_one_by_one(alpha, hosts, workers, steps):
+@given(density=DENSITIES, hosts=HOSTS, workers=WORKERS, steps=st.integers(2, 16))
+def test_gradients_of_several_batches_cost_no_more_than_one_by_one(density, hosts, workers, steps):
     alone = Cluster(hosts, workers)
     together = alone._replace(accumulate_steps=steps)
     for cost, arguments in (
-        (costs.allgather, (1000, 4, alpha)),
-        (costs.servers, (1000, 8, 4, alpha)),
+        (costs.allgather, (1000, 4, density)),
+        (costs.servers, (1000, 8, 4, density)),
         (costs.dense_servers, (800, 400)),
     ):
         one_by_one, at_once = [total(cost(*arguments, cluster)) for cluster in (alone, together)]

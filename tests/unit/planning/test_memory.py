@@ -55,21 +55,21 @@ def test_shards_that_are_rewritten_whole_have_gradients_of_their_size():
 def test_rows_count_at_workers_and_at_owners():
     # 10 rows a worker and their gradient; at the owner of a quarter, what 4 push, and its sum.
     (rows,) = {host.rows for host in hosts_of([TABLE], partitions=4)}
-    union = 1000 * costs.union_alpha(0.01, 4)
+    union = 1000 * costs.union_density(0.01, 4)
     assert rows == pytest.approx(64 * (2 * 10 + (4 * 10 + union) / 4))
 
 
 def test_workers_that_pull_together_have_the_rows_of_their_host_besides():
     apart = hosts_of([TABLE], Cluster(2, 4), partitions=2, local_aggregation=False)[0].rows
     together = hosts_of([TABLE], Cluster(2, 4), partitions=2)[0].rows
-    of_host, of_all = (1000 * costs.union_alpha(0.01, workers) for workers in (4, 8))
+    of_host, of_all = (1000 * costs.union_density(0.01, workers) for workers in (4, 8))
     assert apart == pytest.approx(64 * (2 * 40 + (80 + of_all) / 2))
     assert together == pytest.approx(64 * (2 * 40 + 2 * of_host + (2 * of_host + of_all) / 2))
 
 
 def test_rows_that_are_gathered_come_from_all_workers_to_each():
     host = hosts_of([TABLE], Cluster(2, 2), architecture='allreduce')[0]
-    union = 1000 * costs.union_alpha(0.01, 4)
+    union = 1000 * costs.union_density(0.01, 4)
     assert host.rows == pytest.approx(2 * 64 * (10 + 40 + union))
     assert host.replicas == 2 * 64000 * 2 and host.tables == 0
 
@@ -120,9 +120,9 @@ def test_hosts_that_need_the_same_are_told_together_the_largest_first():
     st.floats(0, 1),
     st.sampled_from(['hybrid', 'allreduce', 'ps', 'auto']),
 )
-def test_no_part_is_negative_and_shards_add_up(hosts, workers, alpha, architecture):
+def test_no_part_is_negative_and_shards_add_up(hosts, workers, density, architecture):
     cluster = Cluster(hosts, workers)
-    found = hosts_of(cluster=cluster, density=alpha, architecture=architecture)
+    found = hosts_of(cluster=cluster, density=density, architecture=architecture)
     assert len(found) == hosts and all(min(host) >= 0 for host in found)
     held = sum(host.tables for host in found)
     assert held + sum(host.replicas for host in found) > 0

@@ -11,7 +11,7 @@ from keras_parallax.planning.classify import BY_ROW, DENSE, SPARSE, WHOLE_TABLE
 from keras_parallax.planning.costs import Cluster
 from keras_parallax.planning.placement import Weight, rows_of_shard, shard_count, why_count
 from keras_parallax.planning.plan import make_plan
-from keras_parallax.planning.search import Search
+from keras_parallax.planning.search_request import Search
 
 FAST = Cluster(hosts=8, message_seconds=0.0)
 
@@ -150,9 +150,9 @@ def test_ps_pulls_a_table_made_dense_as_a_whole_whatever_its_density():
 def test_tables_that_are_looked_up_with_the_same_ids_lie_on_the_same_servers_in_the_same_order():
     uses = []
     for column, rows in enumerate((1009, 3, 70, 501)):
-        uses.append(table('deep_%d' % column, rows, 16, asked_by=column))
+        uses.append(table('deep_%d' % column, rows, 16, ids_key=column))
     for column, rows in enumerate((1009, 3, 70, 501)):
-        uses.append(table('wide_%d' % column, rows, 1, asked_by=column))
+        uses.append(table('wide_%d' % column, rows, 1, ids_key=column))
     for partitions in (None, 4, 8):
         for density in ({}, {use.name: 0.1 for use in uses}):
             planned = make_plan(uses, 4, partitions=partitions, density=density).variables
@@ -160,11 +160,11 @@ def test_tables_that_are_looked_up_with_the_same_ids_lie_on_the_same_servers_in_
                 assert deep.shards == wide.shards
 
 
-@pytest.mark.parametrize('differs', [dict(asked_by=1), dict(asked_by=None), dict(rows=7)])
+@pytest.mark.parametrize('differs', [dict(ids_key=1), dict(ids_key=None), dict(rows=7)])
 def test_tables_that_are_looked_up_otherwise_lie_where_there_is_most_room(differs):
     # Of ten rows the first two servers have three each.
-    other = dict(dict(name='other', rows=10, asked_by=0), **differs)
-    one, other = make_plan([table('one', 10, 4, asked_by=0), table(**other)], 4).variables
+    other = dict(dict(name='other', rows=10, ids_key=0), **differs)
+    one, other = make_plan([table('one', 10, 4, ids_key=0), table(**other)], 4).variables
     assert [shard.server for shard in one.shards] == [0, 1, 2, 3]
     assert [shard.server for shard in other.shards] == [2, 3, 0, 1]
 
@@ -172,7 +172,7 @@ def test_tables_that_are_looked_up_otherwise_lie_where_there_is_most_room(differ
 @pytest.mark.parametrize('asked', [dict(partitions=1), dict(constraint=WHOLE_TABLE)])
 def test_tables_in_one_piece_are_spread_over_servers_also_if_looked_up_with_the_same_ids(asked):
     asked = dict(dict(partitions=None, constraint=None), **asked)
-    uses = [table(name, 24, 4, asked_by=0, constraint=asked['constraint']) for name in 'ab']
+    uses = [table(name, 24, 4, ids_key=0, constraint=asked['constraint']) for name in 'ab']
     one, other = make_plan(uses, 2, partitions=asked['partitions']).variables
     assert one.shards[0].server != other.shards[0].server
 

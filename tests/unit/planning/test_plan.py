@@ -95,7 +95,7 @@ def test_bytes_are_those_of_the_entries(shape, dtype, size):
 def test_a_variable_is_found_by_name():
     plan = make_plan([table(), dense()], 2)
     assert plan['out/kernel'] is plan.variables[1]
-    with pytest.raises(KeyError):
+    with pytest.raises(KeyError, match='^The plan has no variable .*; it has '):
         plan['out/bias']
 
 
@@ -134,6 +134,7 @@ def test_plan_as_data_says_what_the_plan_says():
         'measured': False,
         'count_reason': plan.variables[0].count_reason,
         'fill': None,
+        'row_mask': False,
     }
 
 
@@ -159,7 +160,7 @@ def test_rows_of_all_tables_or_of_some_are_kept_in_16_bits_on_servers_alone():
     some = make_plan(uses, 2, architecture='ps', row_dtype={'two': 'float16', 'one': None})
     kept = [planned.stored_dtype for planned in some.variables]
     assert kept == ['float32', 'float16', 'float64', 'float32']
-    # Every rank holds them.
+    # Every worker holds them.
     for servers, override in ((0, {}), (2, {'one': DENSE, 'two': DENSE})):
         wide = make_plan(uses, servers, override, row_dtype='float16')
         assert {planned.stored_dtype for planned in wide.variables} == {'float32', 'float64'}
@@ -186,7 +187,7 @@ def test_rows_of_16_bits_take_half_of_the_memory_and_of_a_pull_and_pushes_stay()
 
 
 def test_tables_of_one_lookup_are_placed_together_if_their_rows_are_kept_alike():
-    uses = [table('one', asked_by=0), table('two', asked_by=0)]
+    uses = [table('one', ids_key=0), table('two', ids_key=0)]
     alike = make_plan(uses, 3, row_dtype='float16').variables
     assert alike[0].shards == alike[1].shards
     unlike = make_plan(uses, 3, row_dtype={'two': 'float16'}).variables
@@ -194,15 +195,15 @@ def test_tables_of_one_lookup_are_placed_together_if_their_rows_are_kept_alike()
 
 
 def test_rows_of_16_bits_count_where_servers_are_compared_with_a_dense_exchange():
-    def kind(row_dtype, alpha):
+    def kind(row_dtype, density):
         plan = make_plan(
-            [table(rows=10**6, width=16)], 8, None, 'auto', None, {'table/embeddings': alpha},
+            [table(rows=10**6, width=16)], 8, None, 'auto', None, {'table/embeddings': density},
             row_dtype=row_dtype,
         )  # fmt: skip
         return plan.variables[0].kind
 
     first_dense = [
-        next(alpha for alpha in np.linspace(0.5, 1, 101) if kind(row_dtype, alpha) == DENSE)
+        next(density for density in np.linspace(0.5, 1, 101) if kind(row_dtype, density) == DENSE)
         if kind(row_dtype, 1.0) == DENSE
         else 1.01
         for row_dtype in (None, 'float16')
@@ -244,7 +245,13 @@ def test_servers_grow_with_hosts_unless_they_are_dedicated(cluster, servers, oth
 
 def test_a_density_that_was_measured_holds_on_another_cluster():
     made = make_plan([table()], 2).as_followed({}, {'table/embeddings': 0.5})
-    assert made.for_cluster(costs.Cluster(8))['table/embeddings'].alpha == 0.5
+    assert made.for_cluster(costs.Cluster(8))['table/embeddings'].density == 0.5
+
+
+def test_the_former_name_of_a_density_works_and_warns():
+    variable = make_plan([table()], 2, density={'table/embeddings': 0.5}).variables[0]
+    with pytest.warns(DeprecationWarning, match='density'):
+        assert variable.alpha == variable.density == 0.5
 
 
 def test_by_another_architecture_what_it_has_no_use_for_is_left_out():

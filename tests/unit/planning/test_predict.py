@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from keras_parallax.planning import costs
 from keras_parallax.planning.classify import WHOLE_TABLE, VariableUse
-from keras_parallax.planning.costs import Cluster, Halved
+from keras_parallax.planning.costs import Cluster, Fp16
 from keras_parallax.planning.plan import make_plan
 from keras_parallax.planning.predict import predict
 
@@ -21,7 +21,7 @@ DENSITY = {'words': 0.003, 'items': 0.2}
 def planned(uses=(WORDS, ITEMS, KERNEL), hosts=8, servers=None, density=DENSITY, **options):
     options.setdefault('cluster', Cluster(hosts))
     names = {use.name for use in uses}
-    density = {name: alpha for name, alpha in density.items() if name in names}
+    density = {name: density for name, density in density.items() if name in names}
     servers = options['cluster'].workers if servers is None else servers
     return make_plan(list(uses), servers, density=density, **options)
 
@@ -47,6 +47,25 @@ def test_the_other_kinds_of_exchange_are_told_beside_it():
     assert cost.allreduce == pytest.approx(costs.allreduce(WORDS.shape[0] * 2048, cluster).sent)
 
 
+@pytest.mark.parametrize('fp16', [False, True])
+@pytest.mark.parametrize('architecture', ['hybrid', 'ps'])
+def test_a_mask_is_sent_with_a_gradient_that_is_exchanged_whole(architecture, fp16):
+    options = dict(overrides={'items': 'dense'}, architecture=architecture, fp16=Fp16(fp16))
+    costs_of = [
+        planned([ITEMS._replace(row_mask=row_mask)], density={}, **options)
+        .predict()
+        .variables['items']
+        for row_mask in (False, True)
+    ]
+    plain, masked = (cost.allreduce for cost in costs_of)
+    assert masked / plain == pytest.approx(17 / 16)
+    pulled = 1.0 if architecture == 'ps' else 0.0
+    pushed = 0.5 if fp16 else 1.0
+    plain, masked = (cost.plan for cost in costs_of)
+    grown = (pulled + 17 / 16 * pushed) / (pulled + pushed)
+    assert masked / plain == pytest.approx(grown)
+
+
 def test_a_table_in_one_piece_loads_the_link_of_its_server():
     whole = ITEMS._replace(regularizer=WHOLE_TABLE)
     found = planned([whole], hosts=4).predict()
@@ -70,12 +89,12 @@ def test_dedicated_servers_carry_the_rows_and_workers_nothing_but_their_own():
 
 def test_half_precision_halves_gradients_and_rows_that_are_pulled_each_if_asked():
     full = planned([WORDS, KERNEL]).predict().variables
-    half = planned([WORDS, KERNEL], fp16=Halved(gradients=True)).predict().variables
+    half = planned([WORDS, KERNEL], fp16=Fp16(gradients=True)).predict().variables
     assert half['out/kernel'].plan == full['out/kernel'].plan / 2
     assert half['words'].allreduce == full['words'].allreduce / 2
     # 2048 bytes down, 2048 up and 8 of row numbers; and half of those up with an exponent.
     assert half['words'].plan / full['words'].plan == pytest.approx((2048 + 1026 + 8) / 4104)
-    both = planned([WORDS, KERNEL], fp16=Halved(gradients=True, pulls=True)).predict().variables
+    both = planned([WORDS, KERNEL], fp16=Fp16(gradients=True, pulls=True)).predict().variables
     assert both['out/kernel'].plan == half['out/kernel'].plan
     assert both['words'].plan / full['words'].plan == pytest.approx((1026 + 1026 + 8) / 4104)
 
@@ -125,19 +144,19 @@ def test_the_time_is_that_of_the_bandwidth_asked_for():
 @given(
     hosts=st.integers(1, 12),
     workers=st.integers(1, 6),
-    alpha=st.floats(0, 1),
+    density=st.floats(0, 1),
     architecture=st.sampled_from(['hybrid', 'allreduce', 'ps', 'auto']),
     partitions=st.sampled_from([None, 1, 3, 5000]),
-    fp16=st.builds(Halved, st.booleans(), st.booleans()),
+    fp16=st.builds(Fp16, st.booleans(), st.booleans()),
 )
 def test_no_plan_is_below_the_floor_and_all_of_it_is_json(
-    hosts, workers, alpha, architecture, partitions, fp16
+    hosts, workers, density, architecture, partitions, fp16
 ):
     if architecture == 'allreduce':
         partitions = None
     plan = planned(
         [ITEMS, KERNEL],
-        density={'items': alpha},
+        density={'items': density},
         cluster=Cluster(hosts, workers),
         architecture=architecture,
         partitions=partitions,

@@ -1,0 +1,105 @@
+"""The methods of Keras 3 that are replaced, and why. `patches.PATCHES` has them, too."""
+
+from typing import Tuple
+
+_VERSION = 'Keras 3.15'
+_EQUAL = 'tests/parallel/test_keras3.py::test_two_workers_equal_plain_keras_3_with_tensorflow'
+_FAILURE = 'tests/parallel/test_keras3_behaviour.py::test_a_failure_is_told_on_each_rank'
+_REFUSED = 'tests/parallel/test_keras3_behaviour.py::test_what_would_train_otherwise_is_refused'
+_SAVED = (
+    'tests/parallel/test_keras3_behaviour.py::'
+    'test_plain_keras_loads_a_saved_model_and_weights_can_be_set'
+)
+_PLAN = (
+    'tests/parallel/test_keras3_behaviour.py::'
+    'test_the_plan_says_which_tables_have_shards_and_why_others_have_not'
+)
+_BLOCKS = (
+    'tests/parallel/test_keras3_memory.py::'
+    'test_a_table_larger_than_the_memory_of_a_worker_trains_and_is_saved'
+)
+_ONE_CALL = (
+    'tests/parallel/test_keras3_behaviour.py::test_a_step_pulls_the_rows_of_all_tables_by_one_call'
+)
+
+#: The attributes of objects of Keras 3 that get other values than theirs.
+ON_OBJECTS_OF_KERAS_3: Tuple[Tuple[str, str, str, str], ...] = (
+    (
+        'Model.jit_compile',
+        'XLA compiles no call of Python, and Keras chooses it by itself',
+        _VERSION,
+        _EQUAL,
+    ),
+)
+
+#: For each its class and name, why it is replaced, the version, and a test that fails without it.
+ON_KERAS_3: Tuple[Tuple[str, str, str, str], ...] = (
+    (
+        'Embedding.__init__',
+        'a layer that is made in a scope may be built outside of it, by its first batch',
+        _VERSION,
+        _EQUAL,
+    ),
+    ('Embedding.build', 'Keras would make the whole table on every worker', _VERSION, _PLAN),
+    ('Embedding.call', 'rows are looked up in the shards', _VERSION, _EQUAL),
+    ('Embedding.embeddings', 'a table that a layer reads whole must be dense', _VERSION, _EQUAL),
+    ('Embedding.enable_lora', 'it reads the table whole', _VERSION, _EQUAL),
+    ('Embedding._check_quantize_args', 'it reads the table whole', _VERSION, _EQUAL),
+    (
+        'Embedding._get_embeddings_with_merged_lora',
+        'a file has the whole table',
+        _VERSION,
+        _SAVED,
+    ),
+    ('Embedding.save_own_variables', 'a table is written in blocks', _VERSION, _BLOCKS),
+    ('Embedding.load_own_variables', 'a table is read in blocks', _VERSION, _BLOCKS),
+    (
+        'saving_lib.is_memory_sufficient',
+        'a file with a table would be made in memory',
+        _VERSION,
+        _BLOCKS,
+    ),
+    (
+        'Function._run_through_graph',
+        'the rows of all tables are pulled by one call',
+        _VERSION,
+        _ONE_CALL,
+    ),
+    ('Trainer.compile', 'the optimizer is to be wrapped', _VERSION, _EQUAL),
+    ('Trainer._compute_loss', 'it alone knows the size of a batch', _VERSION, _FAILURE),
+    (
+        'Trainer._get_metrics_result_or_logs',
+        'metrics of an epoch are those of all workers',
+        _VERSION,
+        _EQUAL,
+    ),
+    ('backend Trainer.fit', 'workers compare their numbers of batches', _VERSION, _FAILURE),
+    ('backend Trainer.evaluate', 'workers validate together', _VERSION, _EQUAL),
+    ('backend Trainer.predict', 'errors of lookups come out as they are', _VERSION, _FAILURE),
+    (
+        'backend Trainer.make_train_function',
+        'Keras calls nothing before the first step',
+        _VERSION,
+        _EQUAL,
+    ),
+    (
+        'backend Trainer._maybe_symbolic_build',
+        'Keras would build the optimizer within the first step',
+        _VERSION,
+        _EQUAL,
+    ),
+    ('Model.save', 'workers would write one file at a time', _VERSION, _SAVED),
+    ('Model.save_weights', 'workers would write one file at a time', _VERSION, _SAVED),
+    (
+        'losses.reduce_weighted_values',
+        'it alone knows what a loss is divided by',
+        _VERSION,
+        _EQUAL,
+    ),
+    (
+        'tf_keras Layer.add_weight',
+        'a model of Keras 2 that executes eagerly would train alone',
+        'Keras 2.21',
+        _REFUSED,
+    ),
+)

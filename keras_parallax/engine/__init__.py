@@ -1,0 +1,1 @@
+"""One training step of a job: servers, sessions, tables, updates."""

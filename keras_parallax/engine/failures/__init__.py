@@ -1,0 +1,1 @@
+"""How a lost worker is detected, and which worker reports it."""

@@ -1,0 +1,52 @@
+"""What the parts of a job ask of the job itself, which is made of them."""
+
+from typing import Any, Callable, ContextManager, List, Optional, TypeVar
+
+from typing_extensions import Protocol
+
+from keras_parallax.engine.job.activity import Activity
+from keras_parallax.framework_types import Config
+
+_Result = TypeVar('_Result')
+
+
+class WatchInterface(Protocol):
+    """What the parts of a job ask of its `RankWatch`."""
+
+    def tell_now(self) -> None:
+        """Has the other workers hear of this one as soon as each has something to tell."""
+
+    def lose_server(self, sentence: str) -> None:
+        """Has all workers hear of a dedicated server that is gone, a sentence."""
+
+
+class Workers(Protocol):
+    """The workers that train together: those of a `Job`, or of Horovod alone."""
+
+    rank: int
+    size: int
+
+    def call(self, name: str) -> ContextManager[Any]:
+        """While open, collectives belong to a call of all workers, named as the user knows it."""
+
+    def gather(self, value: Any) -> List[Any]:
+        """A list with each worker's value. A collective call."""
+
+    def collective(self, act: Callable[[Optional[str]], _Result]) -> _Result:
+        """Runs a collective: a function that takes the name of the call that it belongs to."""
+
+
+class JobInterface(Workers, Protocol):
+    """What the parts of a job ask of the `Job`; it says what each attribute is."""
+
+    hosts: List[List[int]]
+    config: Config
+    activity: Activity
+
+    @property
+    def watch(self) -> WatchInterface:
+        """The watch over the other workers."""
+
+    @property
+    def problem(self) -> Optional[BaseException]:
+        """The exception that says why the job cannot go on, or `None`."""

@@ -1,1 +1,0 @@
-"""How a lost rank is detected, and which rank reports it."""

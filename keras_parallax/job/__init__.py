@@ -1,1 +1,0 @@
-"""Ranks, servers, collectives."""

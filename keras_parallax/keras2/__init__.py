@@ -1,0 +1,1 @@
+"""The hooks into models of Keras 2."""

@@ -1,0 +1,233 @@
+"""`keras.layers.Embedding`, whose table the engine keeps if it is made in a strategy's scope."""
+
+import contextlib
+import functools
+import inspect
+import threading
+import weakref
+from typing import Any, Callable, Iterator, List, Optional, Tuple
+
+from keras_parallax.compat import keras3_api
+from keras_parallax.compat.keras3_api import keras
+from keras_parallax.compat.keras3_files import StoreOfBlocks
+from keras_parallax.compat.keras3_variable import TableVariable
+from keras_parallax.errors import PlanError
+from keras_parallax.keras3.scope import Keras3Scope, open_scope
+from keras_parallax.keras3.start_values import StartValues
+
+#: The attribute in which Keras's layer has its table.
+_WEIGHT = '_embeddings'
+
+#: From layers to the scopes in which they were made.
+_scopes: Any = weakref.WeakKeyDictionary()
+
+
+def install() -> None:
+    """Replaces the methods of `keras.layers.Embedding` that make, read or write its table."""
+    for name, make in _REPLACED:
+        keras3_api.replace_method('Embedding.' + name, keras3_api.Embedding, make)
+
+
+def table_of(layer: Any) -> Optional[TableVariable]:
+    """The variable that stands for a layer's table, if the engine keeps it."""
+    weight = getattr(layer, _WEIGHT, None) if isinstance(layer, keras3_api.Embedding) else None
+    return weight if isinstance(weight, TableVariable) else None
+
+
+def tables_in(model: Any) -> List[TableVariable]:
+    """The `TableVariable`s of a model's layers."""
+    found = (table_of(layer) for layer in keras3_api.layers_of(model))
+    return [variable for variable in found if variable is not None]
+
+
+def as_ids(inputs: Any) -> Any:
+    """What a layer is called with, as the integers that Keras makes of it."""
+    if keras.backend.standardize_dtype(inputs.dtype) in ('int32', 'int64'):
+        return inputs
+    return keras.ops.cast(inputs, 'int32')
+
+
+class _Given(threading.local):
+    """Rows that the next call of a layer need not look up."""
+
+    def __init__(self) -> None:
+        self.layer: Any = None
+        self.rows: Any = None
+
+    @contextlib.contextmanager
+    def to(self, layer: Any, rows: Any) -> Iterator[None]:
+        """While open, a call of a layer looks up nothing, and returns rows that are there."""
+        former = self.layer, self.rows
+        self.layer, self.rows = layer, rows
+        try:
+            yield
+        finally:
+            self.layer, self.rows = former
+
+
+#: What gives rows to layers.
+given = _Given()
+
+
+def calls_ours(layer: Any) -> bool:
+    """Whether a call of a layer looks its inputs up, and does nothing before or after."""
+    cls = type(layer)
+    return (
+        cls.call is keras3_api.Embedding.call
+        and cls.__call__ is keras.Layer.__call__
+        and 'call' not in vars(layer)
+    )
+
+
+def make_dense(layer: Any, reason: str) -> Any:
+    """Has every worker hold the table of a layer, which no optimizer has taken yet.
+
+    Args:
+        layer: the layer.
+        reason: why, in words.
+
+    Returns:
+        The variable of Keras that has the table.
+    """
+    variable: Any = table_of(layer)
+    table = variable.table
+    if table.is_trained:
+        raise PlanError(
+            'The table %s is sharded, and now %s, for which every worker must hold it. Keep it '
+            "from being sharded: ParallaxStrategy(overrides={'%s': 'dense'})."
+            % (table.name, reason, layer.name)
+        )
+    variable.scope.reasons[table.name] = reason
+
+    def start(shape: Any, dtype: Any = None) -> Any:
+        return keras.ops.convert_to_tensor(table.read(), dtype)
+
+    def make() -> Any:
+        return keras.Variable(start, shape=table.shape, dtype='float32', name=variable.name)
+
+    made = keras3_api.replace_weight(layer, _WEIGHT, make)
+    table.given_up(reason)
+    return made
+
+
+def _why_dense(layer: Any, scope: Keras3Scope) -> Optional[str]:
+    name = '%s/embeddings' % layer.name
+    if layer.embeddings_regularizer is not None:
+        return 'it has a regularizer'
+    if layer.embeddings_constraint is not None:
+        return 'it has a constraint'
+    if layer.lora_rank:
+        return 'it has LoRA'
+    if layer.quantization_mode:
+        return 'it is quantized'
+    if layer.variable_dtype != 'float32':
+        return 'it is of %s' % layer.variable_dtype
+    return scope.why_dense(layer.name, name)
+
+
+def _init(original: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(original)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        scope = open_scope()
+        if scope is not None:
+            # A model may be built by its first batch, outside the scope.
+            _scopes[self] = scope
+        original(self, *args, **kwargs)
+
+    # Keras asks a constructor for its arguments, and does not ask what a function wraps.
+    vars(__init__)['__signature__'] = inspect.signature(original)
+    return __init__
+
+
+def _build(original: Callable[..., None]) -> Callable[..., None]:
+    def build(self: Any, input_shape: Any = None) -> None:
+        scope = open_scope() or _scopes.get(self)
+        if scope is None or self.built:
+            return original(self, input_shape)
+        name, reason = '%s/embeddings' % self.name, _why_dense(self, scope)
+        if reason is not None:
+            scope.reasons[name] = reason
+            return original(self, input_shape)
+        shape = (self.input_dim, self.output_dim)
+        table = scope.new_table(name, StartValues(self.embeddings_initializer, shape))
+        self._embeddings = keras3_api.new_weight(
+            self, lambda: TableVariable(table, 'embeddings', scope, self)
+        )
+        if not keras3_api.backend_module().CAN_COMPILE:
+            self.supports_jit = False
+        self.built = True
+
+    return build
+
+
+def _call(original: Callable[..., Any]) -> Callable[..., Any]:
+    def call(self: Any, inputs: Any) -> Any:
+        variable = table_of(self)
+        if variable is None:
+            return original(self, inputs)
+        rows = given.rows if given.layer is self else None
+        if rows is None:
+            pull = variable.scope.noting_errors(lambda ids: [variable.table.pull(ids[0])])
+            ids = as_ids(inputs)
+            rows = keras3_api.backend_module().lookup(pull, variable, ids, self.output_dim)
+        return keras.ops.cast(rows, self.compute_dtype)
+
+    return call
+
+
+def _embeddings(original: Any) -> property:
+    def embeddings(self: Any) -> Any:
+        if table_of(self) is not None and keras3_api.is_in_call():
+            make_dense(self, 'a layer reads it whole')
+        return original.fget(self)
+
+    return property(embeddings)
+
+
+def _enable_lora(original: Callable[..., None]) -> Callable[..., None]:
+    def enable_lora(self: Any, *args: Any, **kwargs: Any) -> None:
+        if table_of(self) is not None:
+            make_dense(self, 'it has LoRA')
+        original(self, *args, **kwargs)
+
+    return enable_lora
+
+
+def _quantize(original: Callable[..., None]) -> Callable[..., None]:
+    # What `quantize` of the layer, and of each subclass with its own, calls first.
+    def _check_quantize_args(self: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        if table_of(self) is not None:
+            make_dense(self, 'it is quantized')
+
+    return _check_quantize_args
+
+
+def _saved_table(original: Callable[..., Any]) -> Callable[..., Any]:
+    def _get_embeddings_with_merged_lora(self: Any) -> Any:
+        variable = table_of(self)
+        if variable is None:
+            return original(self)
+        return (variable, *keras3_api.no_scales())
+
+    return _get_embeddings_with_merged_lora
+
+
+def _in_blocks(original: Callable[..., None]) -> Callable[..., None]:
+    def save_or_load_own_variables(self: Any, store: Any) -> None:
+        original(self, store if table_of(self) is None else StoreOfBlocks(store))
+
+    return save_or_load_own_variables
+
+
+_REPLACED: Tuple[Tuple[str, Callable[[Any], Any]], ...] = (
+    ('__init__', _init),
+    ('build', _build),
+    ('call', _call),
+    ('embeddings', _embeddings),
+    ('enable_lora', _enable_lora),
+    ('_check_quantize_args', _quantize),
+    ('_get_embeddings_with_merged_lora', _saved_table),
+    ('save_own_variables', _in_blocks),
+    ('load_own_variables', _in_blocks),
+)

@@ -1,0 +1,152 @@
+"""The lookups of a functional model, whose rows one call pulls before its layers are called."""
+
+import collections
+from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Set
+
+from keras_parallax.compat import keras3_api
+from keras_parallax.compat.keras3_api import keras
+from keras_parallax.keras3 import embedding_layer
+from keras_parallax.keras3.embedding_layer import given
+from keras_parallax.keras3.sharded_tables import JointPull
+
+
+class _Node(NamedTuple):
+    """What is known of a node of a functional model before its operations are called.
+
+    Attributes:
+        operation: the layer or operation.
+        ids: the ids of a lookup, a tensor; `None` if they are not known, or it is no lookup.
+        outputs: what the operation returns, if it was called for the ids of a lookup.
+    """
+
+    operation: Any
+    ids: Any = None
+    outputs: Any = None
+
+
+def install() -> None:
+    """Has functional models look up the rows of all tables by one call."""
+    keras3_api.replace_method(
+        'Function._run_through_graph', keras3_api.Function, _run_through_graph
+    )
+
+
+def _run_through_graph(original: Callable[..., Any]) -> Callable[..., Any]:
+    def _run_through_graph(
+        self: Any,
+        inputs: Any,
+        operation_fn: Callable[[Any], Any] = lambda operation: operation,
+        call_fn: Optional[Callable[..., Any]] = None,
+    ) -> Any:
+        known = _known_nodes(self, keras.tree.flatten(inputs)) if call_fn is None else []
+        if sum(node.ids is not None for node in known) < 2:
+            return original(self, inputs, operation_fn, call_fn)
+        ready = _ready_calls(known)
+
+        def as_known(operation: Any) -> Any:
+            call, of_calls = operation_fn(operation), ready.get(operation)
+            return of_calls.popleft()(call) if of_calls else call
+
+        return original(self, inputs, as_known, call_fn)
+
+    return _run_through_graph
+
+
+def _known_nodes(function: Any, inputs: List[Any]) -> List[_Node]:
+    """The nodes of a functional model, in the order in which it calls them.
+
+    None, if it has fewer than two lookups, or inputs that are symbols or not there.
+    """
+    nodes = [node for node in keras3_api.nodes_of(function) if not node.is_input]
+    if sum(map(_is_lookup, nodes)) < 2:
+        return []
+    if not all(keras3_api.backend_module().is_plain(of_one) for of_one in inputs):
+        return []
+    values: Dict[int, Any] = {id(of): value for of, value in zip(function.inputs, inputs)}
+    needed = _needed_for_ids(nodes)
+    known = []
+    for node in nodes:
+        operation = node.operation
+        if _is_lookup(node):
+            known.append(_Node(operation, ids=values.get(id(node.input_tensors[0]))))
+        elif id(node) in needed and all(id(one) in values for one in node.input_tensors):
+            args, kwargs = node.arguments.fill_in(values)
+            outputs = operation(*args, **kwargs)
+            values.update(
+                (id(of), value) for of, value in zip(node.outputs, keras.tree.flatten(outputs))
+            )
+            known.append(_Node(operation, outputs=outputs))
+        else:
+            known.append(_Node(operation))
+    return known
+
+
+def _is_lookup(node: Any) -> bool:
+    layer = node.operation
+    return embedding_layer.table_of(layer) is not None and embedding_layer.calls_ours(layer)
+
+
+def _needed_for_ids(nodes: List[Any]) -> Set[int]:
+    """The nodes, by `id`, of operations without weights that lookups get their ids from."""
+    wanted: Set[int] = set()
+    needed = set()
+    for node in reversed(nodes):
+        if _is_lookup(node):
+            wanted.update(map(id, node.input_tensors))
+        elif any(id(output) in wanted for output in node.outputs):
+            # A model within may have weights, and change them.
+            if not isinstance(node.operation, (keras.Layer, keras3_api.Function)):
+                needed.add(id(node))
+                wanted.update(map(id, node.input_tensors))
+    return needed
+
+
+def _ready_calls(known: List[_Node]) -> Dict[Any, Deque[Callable[[Any], Any]]]:
+    """For each call of an operation a function from what Keras calls to what is called."""
+    rows = iter(_rows_of([node for node in known if node.ids is not None]))
+    ready: Dict[Any, Deque[Callable[[Any], Any]]] = collections.defaultdict(collections.deque)
+    for node in known:
+        if node.ids is not None:
+            wrap = _with_rows(node.operation, next(rows))
+        elif node.outputs is not None:
+            wrap = _with_outputs(node.outputs)
+        else:
+            wrap = _as_it_is
+        ready[node.operation].append(wrap)
+    return ready
+
+
+def _as_it_is(call: Any) -> Any:
+    return call
+
+
+def _with_outputs(outputs: Any) -> Callable[[Any], Any]:
+    return lambda call: lambda *args, **kwargs: outputs
+
+
+def _with_rows(layer: Any, rows: Any) -> Callable[[Any], Any]:
+    def wrap(call: Any) -> Any:
+        def called(*args: Any, **kwargs: Any) -> Any:
+            with given.to(layer, rows):
+                return call(*args, **kwargs)
+
+        return called
+
+    return wrap
+
+
+def _rows_of(lookups: List[_Node]) -> List[Any]:
+    """The rows of lookups whose ids are known, pulled by one call."""
+    variables: List[Any] = [embedding_layer.table_of(lookup.operation) for lookup in lookups]
+    of_ids = {id(lookup.ids): embedding_layer.as_ids(lookup.ids) for lookup in lookups}
+    tables = tuple(variable.table for variable in variables)
+    pulls = tables[0].joint_pulls
+    if tables not in pulls:
+        pulls[tables] = JointPull(tables)
+    found: List[Any] = keras3_api.backend_module().lookups(
+        variables[0].scope.noting_errors(pulls[tables]),
+        variables,
+        [of_ids[id(lookup.ids)] for lookup in lookups],
+        [table.shape[1] for table in tables],
+    )
+    return found

@@ -1,0 +1,352 @@
+"""An optimizer of Keras 3 whose gradients are exchanged between the workers."""
+
+import itertools
+import warnings
+import weakref
+from typing import Any, Dict, List, Optional, Sequence
+
+import numpy as np
+
+from keras_parallax.compat import keras3_api
+from keras_parallax.compat.horovod_api import hvd
+from keras_parallax.compat.keras3_api import keras
+from keras_parallax.compat.keras3_variable import TableVariable
+from keras_parallax.compat.stand_ins import sharing
+from keras_parallax.engine.step.agreement import check_agreement
+from keras_parallax.engine.step.exchange import MEAN
+from keras_parallax.engine.step.optimizer_settings import OptimizerSettings
+from keras_parallax.engine.updates.optimizers import rows_of_keras3
+from keras_parallax.engine.updates.table_optimizers import TableOptimizers
+from keras_parallax.engine.updates.table_updates import EXACT, LAZY
+from keras_parallax.errors import PlanError, ScopeError, UnequalBatchesError
+from keras_parallax.framework_types import Mixin
+from keras_parallax.keras3 import embedding_layer, joint_losses
+from keras_parallax.keras3.scope import Keras3Scope, open_scope
+from keras_parallax.keras3.sharded_tables import TableStep
+
+#: Every worker wraps its optimizers in the same order, so the numbers agree between workers.
+_numbers = itertools.count()
+
+#: From optimizers to what they were wrapped as, so that slots go on if a model is compiled again.
+_wrappers: Any = weakref.WeakKeyDictionary()
+
+#: What Keras does with all gradients, or with all variables, and the engine does not do.
+_OF_ALL = (
+    'global_clipnorm',
+    'clipnorm',
+    'clipvalue',
+    'use_ema',
+    'gradient_accumulation_steps',
+    'weight_decay',
+    'loss_scale_factor',
+)
+
+
+class _Wrapper(Mixin):
+    """What a wrapped optimizer does differently; put before the optimizer's own class."""
+
+    _parallax_wrapper = True
+    _parallax_settings: OptimizerSettings
+    _parallax_name: str
+    _parallax_scope: Keras3Scope
+    _parallax_tables: List[TableVariable]
+    _parallax_step: Optional[TableStep]
+    __slots__ = (
+        '_parallax_settings',
+        '_parallax_name',
+        '_parallax_scope',
+        '_parallax_tables',
+        '_parallax_step',
+    )
+
+    @classmethod
+    def from_config(cls, config: Dict[str, Any], **arguments: Any) -> Any:
+        """An optimizer of the own class that is not wrapped."""
+        own: Any = own_class(cls)
+        return own.from_config(config, **arguments)
+
+    def build(self, variables: Sequence[Any]) -> None:
+        """Takes the variables that it updates, as in Keras. A collective call."""
+        if self.built:
+            return
+        scope = self._parallax_scope
+        with keras3_api.backend_module().outside_steps():
+            with scope.job.call('the first training call of a model'):
+                variables = _with_dense_tables(self, list(variables))
+                _check_models(self, variables)
+                _broadcast(scope, variables)
+                super().build(variables)
+                # Keras counts variables in an ordinary attribute among the optimizer's own.
+                tables = [one for one in variables if _is_table(one)]
+                object.__setattr__(self, '_parallax_tables', tables)
+                object.__setattr__(self, '_parallax_step', self._new_step())
+
+    def _new_step(self) -> Optional[TableStep]:
+        tables = [variable.table for variable in self._parallax_tables]
+        if not tables:
+            return None
+        settings = self._parallax_settings
+        options: Dict[str, Any] = dict(
+            name=self._parallax_name,
+            compression=settings.compression,
+            pull_compression=settings.pull_compression,
+            sparse_update=settings.sparse_update,
+            sparse_reduction=settings.sparse_reduction,
+        )
+        dense = {
+            name
+            for variable in keras3_api.built_for(self)
+            if not _is_table(variable)
+            for name in _names_of(variable)
+        }
+        numbers = _looked_up_with(self, self._parallax_tables)
+        return self._parallax_scope.new_step(tables, _rows_of(self), options, numbers, dense)
+
+    def apply(self, grads: Sequence[Any], trainable_variables: Optional[Any] = None) -> None:
+        """Updates variables by gradients, as in Keras, and tables by those of their rows."""
+        grads = list(grads)
+        if trainable_variables is not None:
+            self.build(list(trainable_variables))
+        known = keras3_api.built_for(self) if trainable_variables is None else trainable_variables
+        pairs = list(zip(grads, known))
+        dense = [(by, of) for by, of in pairs if not _is_table(of) and by is not None]
+        of_tables = {id(of): by for by, of in pairs if _is_table(of)}
+        if of_tables:
+            self._push(of_tables)
+        reduced = self._averaged([by for by, _ in dense])
+        if dense:
+            super().apply(reduced, [of for _, of in dense])
+        else:
+            keras3_api.iterations_of(self).assign_add(1)
+
+    def stateless_apply(
+        self, optimizer_variables: Any, grads: Any, trainable_variables: Any
+    ) -> Any:
+        """As `apply`, given and returning the values of variables, as in Keras."""
+        if isinstance(self, keras3_api.LossScaleOptimizer):
+            # It calls that of the optimizer within, and none of its own.
+            grads = self._averaged(list(grads))
+        return super().stateless_apply(optimizer_variables, grads, trainable_variables)
+
+    def _push(self, of_tables: Dict[int, Any]) -> None:
+        backend, tables = keras3_api.backend_module(), self._parallax_tables
+        gradients = [of_tables.get(id(variable)) for variable in tables]
+        missing = [
+            variable.table.name
+            for variable, by in zip(tables, gradients)
+            if not backend.has_gradient(by)
+        ]
+        if missing:
+            raise PlanError(
+                'A step has no gradient of table %s, but the optimizer was built for it. Use an '
+                "optimizer for each set of variables, or overrides={'layer': 'dense'}."
+                % ', '.join(missing)
+            )
+        number = keras.ops.cast(keras3_api.iterations_of(self) + 1, 'int32')
+        rate = keras.ops.cast(keras3_api.learning_rate_of(self), 'float32')
+        step: Any = self._parallax_step
+
+        def act(number: np.ndarray, rate: np.ndarray, *parts: np.ndarray) -> None:
+            step(parts[::2], parts[1::2], float(rate), int(number))
+
+        pushed = backend.push(
+            self._parallax_scope.noting_errors(act), [number, rate], gradients, tables
+        )
+        for variable, value in zip(tables, pushed):
+            variable.assign(value)
+
+    def _averaged(self, gradients: List[Any]) -> List[Any]:
+        """The means of gradients over the workers; raises if batches are unequal."""
+        backend, scope = keras3_api.backend_module(), self._parallax_scope
+        gradients = backend.as_tensors(gradients, keep_rows=scope.job.size == 1)
+        joint = joint_losses.current()
+        size = joint.batch_size if joint is not None else None
+        if joint is not None:
+            joint.ended()
+        if scope.job.size == 1:
+            return gradients
+        sizes = []
+        if size is not None:
+            own = keras.ops.cast(size, 'float32')
+            sizes = [keras.ops.stack([own, own * own])]
+        if not gradients and not sizes:
+            return gradients
+        means = backend.mean_over_workers(
+            [*sizes, *gradients],
+            self._parallax_name + '.dense',
+            self._parallax_settings.compression,
+            scope.collective_of('the exchange of gradients'),
+        )
+        if sizes:
+            check = scope.noting_errors(lambda own, mean: _check_sizes(scope, own, mean))
+            backend.call(check, [sizes[0], means[0]])
+        return means[len(sizes) :]
+
+
+def _check_sizes(scope: Keras3Scope, own: np.ndarray, mean: np.ndarray) -> None:
+    # The sizes are equal if their variance is zero.
+    if abs(mean[1] - mean[0] ** 2) > 1e-3 * max(1.0, mean[1]):
+        raise UnequalBatchesError(
+            'The workers have batches of unequal sizes: rank %d has %d samples, and the mean over '
+            'the workers is %g. Give all workers equally many samples in each step, for example by '
+            'kp.data.arrays.' % (scope.job.rank, own[0], mean[0])
+        )
+
+
+def _names_of(variable: Any) -> Sequence[str]:
+    """The names by which options call a variable: its own, and that of its layer."""
+    parts = variable.path.split('/')
+    return variable.path, '/'.join(parts[-2:]), parts[max(0, len(parts) - 2)]
+
+
+def _is_table(variable: Any) -> bool:
+    return isinstance(variable, TableVariable)
+
+
+def _looked_up_with(optimizer: Any, tables: Sequence[TableVariable]) -> List[int]:
+    """For each table a number, the same for those that a functional model looks up alike."""
+    if optimizer._parallax_settings.sparse_update == LAZY:
+        # There a row with a gradient of zero moves, and one that is not looked up does not.
+        return list(range(len(tables)))
+    numbers: Dict[Any, int] = {}
+    of_tables = []
+    for place, variable in enumerate(tables):
+        source = keras3_api.only_input_of(variable.layer())
+        # Tables of other numbers of rows have other shards.
+        key = place if source is None else (id(source), variable.table.shape[0])
+        of_tables.append(numbers.setdefault(key, place))
+    return of_tables
+
+
+def own_class(cls: type) -> type:
+    """The class of an optimizer that a class wraps."""
+    return cls.__mro__[cls.__mro__.index(_Wrapper) + 1] if issubclass(cls, _Wrapper) else cls
+
+
+def _rows_of(optimizer: Any) -> Any:
+    cls = own_class(type(optimizer))
+    if not cls.__module__.startswith('keras.'):
+        return None
+    return rows_of_keras3(cls.__name__, optimizer)
+
+
+def _why_dense(optimizer: Any) -> Optional[str]:
+    """Why no table can be sharded with an optimizer, in words."""
+    if _rows_of(optimizer) is None:
+        return 'the formula of %s for rows is not known' % own_class(type(optimizer)).__name__
+    for option in _OF_ALL:
+        if getattr(optimizer, option, None):
+            return 'the optimizer has %s' % option
+    return None
+
+
+def _with_dense_tables(optimizer: Any, variables: List[Any]) -> List[Any]:
+    """Variables, in which tables that the optimizer cannot update by rows are Keras's own."""
+    reason = _why_dense(optimizer)
+    if reason is None:
+        return variables
+    made = {}
+    for variable in variables:
+        if _is_table(variable):
+            made[id(variable)] = embedding_layer.make_dense(variable.layer(), reason)
+    return [made.get(id(variable), variable) for variable in variables]
+
+
+def _check_models(optimizer: Any, variables: Sequence[Any]) -> None:
+    scope = optimizer._parallax_scope
+    if scope.job.size == 1:
+        return
+    report = [
+        (one.path, '%s %s%s' % (list(one.shape), one.dtype, ', sharded' * _is_table(one)))
+        for one in variables
+    ]
+    tables = [one for one in variables if _is_table(one)]
+    report.append(('lookups with the same ids', str(_looked_up_with(optimizer, tables))))
+    report.append(('optimizer', own_class(type(optimizer)).__name__))
+    config = {name: str(value) for name, value in optimizer.get_config().items()}
+    report.append(('optimizer config', str(sorted(config.items()))))
+    check_agreement(scope.job.gather(report))
+
+
+def _broadcast(scope: Keras3Scope, variables: Sequence[Any]) -> None:
+    """Sets variables to the values of rank 0, those of tables and whole numbers apart."""
+    floats = [
+        one for one in variables if not _is_table(one) and keras.backend.is_float_dtype(one.dtype)
+    ]
+    own = [keras.ops.convert_to_numpy(variable.value) for variable in floats]
+    if scope.job.size == 1:
+        return
+    for variable, value in zip(floats, scope.broadcast(own)):
+        variable.assign(value)
+
+
+def broadcast_rest(scope: Keras3Scope, model: Any) -> None:
+    """Sets what a model has besides trainable weights to the values of rank 0."""
+    _broadcast(scope, model.non_trainable_variables)
+
+
+def warn_of_state(optimizer: Any) -> None:
+    """Warns that a file which is about to be written has no slots of sharded tables."""
+    tables = optimizer._parallax_tables
+    slots = [name for name, _ in _rows_of(optimizer).slots] if tables else []
+    if slots:
+        warnings.warn(
+            "The file has the tables %s, but not the optimizer's state of them (%s). Training that "
+            'goes on from the file begins with new state for them (docs/keras3.md).'
+            % (', '.join(one.table.name for one in tables), ', '.join(slots)),
+            stacklevel=3,
+        )
+
+
+def is_wrapped(optimizer: Any) -> bool:
+    """Whether an optimizer is a `ParallaxOptimizer`."""
+    return isinstance(optimizer, _Wrapper)
+
+
+def wrap(optimizer: Any, name: Optional[str], settings: OptimizerSettings) -> Any:
+    """The `ParallaxOptimizer` of an optimizer of Keras 3.
+
+    Raises:
+        PlanError: it is Horovod's, or has been built for a model.
+        ScopeError: no strategy's scope is open.
+        ValueError: the optimizer is wrapped already.
+    """
+    scope = open_scope()
+    if scope is None:
+        raise ScopeError(
+            'With Keras 3, ParallaxOptimizer needs a ParallaxStrategy: call it inside '
+            '`with kp.ParallaxStrategy():`.'
+        )
+    if is_wrapped(optimizer):
+        raise ValueError('The optimizer is a ParallaxOptimizer already; wrap it once.')
+    optimizer = keras.optimizers.get(optimizer)
+    if any(cls.__module__.split('.')[0] == 'horovod' for cls in type(optimizer).__mro__):
+        raise PlanError(
+            'The optimizer is a DistributedOptimizer of Horovod. Keras 3 does not call what it '
+            'adds, so that each worker would train alone. Give the optimizer that you gave to '
+            'hvd.DistributedOptimizer.'
+        )
+    if optimizer in _wrappers:
+        return _wrappers[optimizer]
+    if optimizer.built:
+        raise PlanError(
+            'The optimizer has been built for a model already; make a new one, or wrap it before '
+            'it is used.'
+        )
+    cls = type(optimizer)
+    wrapper = type(cls.__name__, (_Wrapper, cls), {'__module__': cls.__module__, '__slots__': ()})
+    wrapped = sharing(optimizer, wrapper)
+    set_own = object.__setattr__
+    set_own(wrapped, '_parallax_settings', settings)
+    set_own(wrapped, '_parallax_name', name or 'keras3.%s.%d' % (cls.__name__, next(_numbers)))
+    set_own(wrapped, '_parallax_scope', scope)
+    set_own(wrapped, '_parallax_tables', [])
+    set_own(wrapped, '_parallax_step', None)
+    _wrappers[optimizer] = wrapped
+    return wrapped
+
+
+def usual_settings() -> OptimizerSettings:
+    """The `OptimizerSettings` of a `ParallaxOptimizer` without options."""
+    none = hvd.Compression.none
+    return OptimizerSettings('', none, none, EXACT, MEAN, TableOptimizers())

@@ -1,0 +1,58 @@
+"""The plan of a Keras 3 model: its tables as the engine has them, all else on every worker."""
+
+from typing import Any
+
+from keras_parallax.compat.keras3_variable import TableVariable
+from keras_parallax.errors import ScopeError
+from keras_parallax.keras3 import optimizer
+from keras_parallax.keras3.scope import Keras3Scope
+from keras_parallax.planning.classify import DENSE
+from keras_parallax.planning.plan import Plan, PlannedVariable
+
+
+def plan_of(model: Any, scope: Keras3Scope) -> Plan:
+    """The `Plan` of a model that is compiled in a scope.
+
+    Args:
+        model: the model; its weights must be built.
+        scope: the scope of its strategy.
+
+    Raises:
+        ScopeError: the model is not built, or not compiled in the scope; with several workers, its
+            optimizer has not been built yet.
+    """
+    own: Any = getattr(model, 'optimizer', None)
+    if not optimizer.is_wrapped(own) or own._parallax_scope is not scope or not model.built:
+        raise ScopeError(
+            'Compile the model inside `with strategy:`, and build its weights (keras.Input, or a '
+            'first batch), before asking for its plan.'
+        )
+    if not own.built and scope.job.size > 1:
+        # Building is a collective call, and one worker alone may ask for the plan.
+        raise ScopeError(
+            'With Keras 3 and several workers, a model has a plan once its optimizer is built. Ask '
+            'after the first training step, or call '
+            'model.optimizer.build(model.trainable_variables) on all workers before.'
+        )
+    own.build(model.trainable_variables)
+    step = own._parallax_step
+    plan = step.step.plan if step is not None else Plan((), 1)
+    tables = own._parallax_tables
+    of_tables = dict(zip((one.table for one in tables), plan.variables))
+    variables = []
+    for variable in model.trainable_variables:
+        if isinstance(variable, TableVariable):
+            variables.append(of_tables[variable.table]._replace(name=variable.table.name))
+        else:
+            name = variable.path
+            variables.append(
+                PlannedVariable(
+                    name,
+                    tuple(variable.shape),
+                    str(variable.dtype),
+                    DENSE,
+                    scope.reasons.get(name, 'not looked up'),
+                    density=1.0,
+                )
+            )
+    return plan._replace(variables=tuple(variables), requested=scope.request.architecture)

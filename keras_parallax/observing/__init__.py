@@ -1,0 +1,1 @@
+"""What watches a job, and says what its steps do."""

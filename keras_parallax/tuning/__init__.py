@@ -1,0 +1,1 @@
+"""Experiments on a running job: how many shards, which architecture, where rows are."""

@@ -1,0 +1,58 @@
+"""How a job assigns a server to itself, and finds out whether one serves it; the server is here."""
+
+import socket
+
+import pytest
+
+from keras_parallax.engine.job import dedicated_servers
+from keras_parallax.engine.job.dedicated_servers import (
+    JobAssignment,
+    WaitingServer,
+    assign,
+    server_problem,
+)
+
+
+def free_port():
+    with socket.socket() as test:
+        test.bind(('127.0.0.1', 0))
+        return test.getsockname()[1]
+
+
+@pytest.fixture(scope='module')
+def port():
+    return free_port()
+
+
+@pytest.fixture(scope='module')
+def server(port):
+    return WaitingServer(port)
+
+
+def test_an_assignment_is_read_as_it_was_written():
+    assignment = JobAssignment({'worker': ['a:1', 'b:1'], 'server_7': ['c:1']}, 'server_7', 0)
+    assert JobAssignment.from_text(assignment.to_text()) == assignment
+
+
+def test_a_server_that_waits_serves_no_job_yet(server, port):
+    address = '127.0.0.1:%d' % port
+    expected = 'The server at %s was started anew, so what it held is lost.' % address
+    assert server_problem(address, 'server_7', 0) == expected
+
+
+def test_a_server_learns_of_its_job(server, port, monkeypatch):
+    monkeypatch.setattr(dedicated_servers, '_TAKE_SECONDS', 0)
+    cluster = {'worker': ['a:1'], 'server_7': ['127.0.0.1:%d' % port]}
+    # It would start anew, which this one does not.
+    assert assign(cluster, 'server_7').endswith('It was told of this job, but does not serve it.')
+    assert server.came.wait(30)
+    assert JobAssignment.from_text(server.assignment) == JobAssignment(cluster, 'server_7', 0)
+
+
+def test_a_server_that_is_not_there_is_named(monkeypatch):
+    monkeypatch.setattr(dedicated_servers, '_REACH_SECONDS', 0)
+    address = '127.0.0.1:%d' % free_port()
+    assert server_problem(address, 'server_7', 0) == (
+        'The server at %s is gone (nothing listens there).' % address
+    )
+    assert assign({'server_7': [address]}, 'server_7').startswith('No server answers at ' + address)
