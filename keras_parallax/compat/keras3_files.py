@@ -7,7 +7,7 @@ import numpy as np
 from keras.src.saving import saving_lib
 
 from keras_parallax.compat import patches
-from keras_parallax.compat.keras3_variable import TableVariable
+from keras_parallax.compat.keras3_variable import EngineVariable
 
 
 class StoreOfBlocks:
@@ -26,7 +26,7 @@ class StoreOfBlocks:
         return found
 
     def __setitem__(self, key: str, value: Any) -> None:
-        if not isinstance(value, TableVariable):
+        if not isinstance(value, EngineVariable):
             self._store[key] = value
         elif type(self._store) is not saving_lib.H5IOStore:
             self._store[key] = value.numpy()
@@ -35,7 +35,7 @@ class StoreOfBlocks:
             self._store[key] = np.zeros(0, np.float32)
             del self._store[key]
             group = self._store._h5_entry_group
-            value.table.copy_to(group.create_dataset(key, value.table.shape, 'float32'))
+            value.whole.copy_to(group.create_dataset(key, value.whole.shape, 'float32'))
 
     def __getitem__(self, key: str) -> Any:
         if type(self._store) is saving_lib.H5IOStore:

@@ -1,7 +1,7 @@
-"""The weight of an `Embedding` whose table the engine keeps."""
+"""Variables of Keras whose values the engine keeps: tables, and the slots of tables."""
 
 import weakref
-from typing import Any
+from typing import Any, Callable
 
 import h5py
 import numpy as np
@@ -11,11 +11,61 @@ from keras_parallax.compat import keras3_api
 from keras_parallax.compat.keras3_api import keras
 
 
-class TableVariable(keras.Variable):
-    """Stands for a table among the weights of a layer.
+class EngineVariable(keras.Variable):
+    """Stands for a table or a slot among the variables of Keras.
 
-    Its value in Keras's backend is a zero by which the loss is differentiated; the gradient of it
-    is that of the rows of a batch. All else that reads or writes it sees the whole table.
+    Its value in Keras's backend is a zero. All else that reads or writes it sees the whole, which
+    `whole` reads and writes.
+
+    Args:
+        name: its name.
+        trainable: whether the loss is differentiated by it.
+    """
+
+    #: A `keras3.stored_rows.StoredRows`.
+    whole: Any
+
+    def __init__(self, name: str, trainable: bool) -> None:
+        super().__init__(
+            'zeros', shape=(), dtype='float32', trainable=trainable, autocast=False, name=name
+        )
+
+    @property
+    def shape(self) -> Any:
+        """That of the whole."""
+        return keras3_api.backend_module().shape_of_table(self.whole.shape)
+
+    @property
+    def ndim(self) -> int:
+        """2."""
+        return 2
+
+    def numpy(self) -> np.ndarray:
+        """The whole."""
+        values: np.ndarray = self.whole.read()
+        return values
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        return self.numpy().astype(dtype or np.float32)
+
+    def assign(self, value: Any) -> Any:
+        """Sets the whole; a scalar is the value in Keras's backend."""
+        if np.ndim(value) == 0:
+            value = keras.ops.convert_to_tensor(value, 'float32')
+            if in_stateless_scope():
+                get_stateless_scope().add_update((self, value))
+            else:
+                self._direct_assign(value)
+            return value
+        in_blocks = isinstance(value, (np.ndarray, h5py.Dataset))
+        self.whole.write(value if in_blocks else keras.ops.convert_to_numpy(value))
+        return value
+
+
+class TableVariable(EngineVariable):
+    """The weight of an `Embedding` whose table the engine keeps.
+
+    By its zero the loss is differentiated; the gradient of it is that of the rows of a batch.
 
     Args:
         table: the `keras3.sharded_tables.Table`.
@@ -26,41 +76,38 @@ class TableVariable(keras.Variable):
 
     def __init__(self, table: Any, name: str, scope: Any, layer: Any) -> None:
         self.table, self.scope, self.layer = table, scope, weakref.ref(layer)
-        super().__init__('zeros', shape=(), dtype='float32', autocast=False, name=name)
-        # Keras keeps no slots for it.
-        self.overwrite_with_gradient = True
+        super().__init__(name, trainable=True)
+
+    @property
+    def whole(self) -> Any:
+        """The table."""
+        return self.table
 
     def _initialize_with_initializer(self, initializer: Any) -> None:
         super()._initialize_with_initializer(initializer)
         # Within a step no initializer could be run.
         self.table.start.prepare()
 
+
+class SlotVariable(EngineVariable):
+    """A slot of a table among the variables of an optimizer.
+
+    Args:
+        name: its name.
+        shape: that of the table.
+        find: function of nothing that returns the `StoredRows`, once the optimizer is built.
+    """
+
+    def __init__(self, name: str, shape: Any, find: Callable[[], Any]) -> None:
+        self._whole_shape, self._find = shape, find
+        super().__init__(name, trainable=False)
+
     @property
     def shape(self) -> Any:
         """That of the table."""
-        return keras3_api.backend_module().shape_of_table(self.table.shape)
+        return keras3_api.backend_module().shape_of_table(self._whole_shape)
 
     @property
-    def ndim(self) -> int:
-        """2."""
-        return 2
-
-    def numpy(self) -> np.ndarray:
-        """The whole table."""
-        return self.table.read()
-
-    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
-        return self.table.read().astype(dtype or np.float32)
-
-    def assign(self, value: Any) -> Any:
-        """Sets the whole table; a scalar is the value in Keras's backend."""
-        if np.ndim(value) == 0:
-            value = keras.ops.convert_to_tensor(value, 'float32')
-            if in_stateless_scope():
-                get_stateless_scope().add_update((self, value))
-            else:
-                self._direct_assign(value)
-            return value
-        in_blocks = isinstance(value, (np.ndarray, h5py.Dataset))
-        self.table.write(value if in_blocks else keras.ops.convert_to_numpy(value))
-        return value
+    def whole(self) -> Any:
+        """The slot."""
+        return self._find()

@@ -334,10 +334,8 @@ def _join(scope: Keras3Scope, variables: List[Any]) -> None:
 def _by_rank_0(original: Callable[..., Any]) -> Callable[..., Any]:
     def save(self: Any, *args: Any, **kwargs: Any) -> Any:
         scope = _scope_of(self)
-        if scope is not None:
-            if scope.job.rank != 0:
-                return None
-            optimizer.warn_of_state(self.optimizer)
+        if scope is not None and scope.job.rank != 0:
+            return None
         return original(self, *args, **kwargs)
 
     return save

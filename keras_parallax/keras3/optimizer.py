@@ -1,16 +1,16 @@
 """An optimizer of Keras 3 whose gradients are exchanged between the workers."""
 
 import itertools
-import warnings
 import weakref
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence, cast
 
 import numpy as np
 
 from keras_parallax.compat import keras3_api
 from keras_parallax.compat.horovod_api import hvd
 from keras_parallax.compat.keras3_api import keras
-from keras_parallax.compat.keras3_variable import TableVariable
+from keras_parallax.compat.keras3_files import StoreOfBlocks
+from keras_parallax.compat.keras3_variable import EngineVariable, SlotVariable, TableVariable
 from keras_parallax.compat.stand_ins import sharing
 from keras_parallax.engine.step.agreement import check_agreement
 from keras_parallax.engine.step.exchange import MEAN
@@ -80,6 +80,43 @@ class _Wrapper(Mixin):
                 tables = [one for one in variables if _is_table(one)]
                 object.__setattr__(self, '_parallax_tables', tables)
                 object.__setattr__(self, '_parallax_step', self._new_step())
+
+    def add_variable_from_reference(
+        self, reference_variable: Any, name: Optional[str] = None, *args: Any, **kwargs: Any
+    ) -> Any:
+        """Makes a slot, as in Keras; those of tables are kept by the engine."""
+        if not _is_table(reference_variable):
+            return super().add_variable_from_reference(reference_variable, name, *args, **kwargs)
+        table, called = reference_variable.table, cast(str, name)
+
+        def find() -> Any:
+            return cast(TableStep, self._parallax_step).slot(table, called)
+
+        path = '%s_%s' % (reference_variable.path.replace('/', '_'), name)
+        slot = keras3_api.new_weight(self, lambda: SlotVariable(path, table.shape, find))
+        self._track_variable(slot)
+        return slot
+
+    def save_own_variables(self, store: Any) -> None:
+        """Writes all variables to a store of Keras's, tables' slots block by block."""
+        if not self._parallax_tables:
+            super().save_own_variables(store)
+            return
+        blocks = StoreOfBlocks(store)
+        for number, variable in enumerate(self.variables):
+            is_slot = isinstance(variable, EngineVariable)
+            blocks[str(number)] = variable if is_slot else variable.numpy()
+
+    def load_own_variables(self, store: Any) -> None:
+        """Reads all variables from a store of Keras's, tables' slots block by block."""
+        if not self._parallax_tables or len(store.keys()) != len(self.variables):
+            # Keras warns of a file that has not the variables of this optimizer.
+            super().load_own_variables(store)
+            return
+        blocks = StoreOfBlocks(store)
+        for number, variable in enumerate(self.variables):
+            source = blocks if isinstance(variable, EngineVariable) else store
+            variable.assign(source[str(number)])
 
     def _new_step(self) -> Optional[TableStep]:
         tables = [variable.table for variable in self._parallax_tables]
@@ -283,19 +320,6 @@ def _broadcast(scope: Keras3Scope, variables: Sequence[Any]) -> None:
 def broadcast_rest(scope: Keras3Scope, model: Any) -> None:
     """Sets what a model has besides trainable weights to the values of rank 0."""
     _broadcast(scope, model.non_trainable_variables)
-
-
-def warn_of_state(optimizer: Any) -> None:
-    """Warns that a file which is about to be written has no slots of sharded tables."""
-    tables = optimizer._parallax_tables
-    slots = [name for name, _ in _rows_of(optimizer).slots] if tables else []
-    if slots:
-        warnings.warn(
-            "The file has the tables %s, but not the optimizer's state of them (%s). Training that "
-            'goes on from the file begins with new state for them (docs/keras3.md).'
-            % (', '.join(one.table.name for one in tables), ', '.join(slots)),
-            stacklevel=3,
-        )
 
 
 def is_wrapped(optimizer: Any) -> bool:

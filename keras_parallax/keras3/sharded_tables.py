@@ -2,28 +2,29 @@
 
 import collections
 import functools
-from typing import Any, Dict, List, Optional, Sequence, Tuple, cast
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from keras_parallax.compat import keras_api
 from keras_parallax.compat.fed_optimizers import FedHyperparameters, FedRows
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.engine.session.graph_scope import GraphScope, WeightRecord, scope_of
 from keras_parallax.engine.step.joint_pulls import joint_pulls
 from keras_parallax.engine.step.train_step import TrainStep
 from keras_parallax.engine.tables.row_transfer import ShardedRows, row_blocks
+from keras_parallax.engine.updates.keras_slots import weight_of
 from keras_parallax.engine.updates.optimizers import RowsOfKeras3, RowsOfV2
 from keras_parallax.errors import IdOutOfRangeError, ParallaxError, PlanError
 from keras_parallax.framework_types import DType, Tensor
 from keras_parallax.keras3.start_values import StartValues
+from keras_parallax.keras3.stored_rows import StoredRows, engine_backend
 from keras_parallax.optimizer import ParallaxOptimizer
 
 #: At most this many ids out of range are told.
 _TOLD_IDS = 3
 
 
-class Table:
+class Table(StoredRows):
     """A table whose rows the engine keeps.
 
     Args:
@@ -38,17 +39,16 @@ class Table:
     """
 
     def __init__(self, graph: Any, name: str, start: StartValues) -> None:
-        self.name, self.shape, self._graph = name, start.shape, graph
+        super().__init__(graph, name, start.shape, lambda: rows_of(self.variable, self.shape))
         self._start: Optional[StartValues] = start
         self._step: Optional[TrainStep] = None
         #: From tables, of which this is the first, to their `JointPull`.
         self.joint_pulls: Dict[Tuple[Table, ...], JointPull] = {}
         self._why_dense: Optional[str] = None
-        self._own_rows: Optional[ShardedRows] = None
         with graph.as_default(), tf.device(None):
             # `Fill` is made block by block, too.
             zeros = tf.fill(list(self.shape), 0.0)
-            self.variable = _backend().variable(zeros, name=name)
+            self.variable = engine_backend().variable(zeros, name=name)
             # Options of a strategy name layers, whichever number TensorFlow adds to the variable.
             record = WeightRecord('tf.keras', name.split('/')[0], None, [])
             scope_of_graph(graph).records[self.variable] = record
@@ -129,13 +129,7 @@ class Table:
 
     @functools.cached_property
     def _pull(self) -> Any:
-        return _backend().function([self._ids], [self._rows])
-
-    def read(self) -> np.ndarray:
-        """The whole table, float32 of its shape."""
-        whole = np.empty(self.shape, np.float32)
-        self.copy_to(whole)
-        return whole
+        return engine_backend().function([self._ids], [self._rows])
 
     def copy_to(self, target: Any) -> None:
         """Copies the table to an array or an HDF5 dataset, block by block."""
@@ -143,8 +137,7 @@ class Table:
             for first, last in row_blocks(self.shape[0], 4 * self.shape[1]):
                 target[first:last] = self.start[first:last]
             return
-        with self._graph.as_default():
-            self._sharded_rows.copy_to(target, _backend().get_session())
+        super().copy_to(target)
 
     def write(self, values: Any) -> None:
         """Sets the whole table, block by block.
@@ -155,26 +148,10 @@ class Table:
         Raises:
             ValueError: the values are not of its shape.
         """
-        if tuple(values.shape) != self.shape:
-            raise ValueError(
-                'The table %s has the shape %s, but values of shape %s were given.'
-                % (self.name, self.shape, tuple(values.shape))
-            )
-        if not self.is_trained:
+        if not self.is_trained and tuple(values.shape) == self.shape:
             self.start.fill(values)
             return
-        with self._graph.as_default():
-            self._sharded_rows.fill(values, _backend().get_session())
-
-    @property
-    def _sharded_rows(self) -> ShardedRows:
-        rows: Any = getattr(self.variable, 'sharded_rows', None)
-        if rows is None:
-            # One variable has them all.
-            if self._own_rows is None:
-                self._own_rows = ShardedRows(self.name, [self.variable], self.shape)
-            rows = self._own_rows
-        return cast(ShardedRows, rows)
+        super().write(values)
 
     def taken_by(self, step: Any) -> None:
         """Takes note of a training step, which is given the start values."""
@@ -183,6 +160,23 @@ class Table:
             start, self._start = self.start, None
             if step.job.rank == 0:
                 self.write(start)
+
+
+def rows_of(variable: Any, shape: Tuple[int, int]) -> ShardedRows:
+    """The rows of a variable of the engine's, which may have shards.
+
+    Args:
+        variable: the variable.
+        shape: its shape, as a tuple.
+    """
+    rows: Any = getattr(variable, 'sharded_rows', None)
+    if rows is None:
+        if not hasattr(variable, '_parallax_rows'):
+            # Kept, because it adds operations to the graph.
+            variable._parallax_rows = ShardedRows(variable.name, [variable], shape)
+        rows = variable._parallax_rows
+    found: ShardedRows = rows
+    return found
 
 
 class JointPull:
@@ -249,7 +243,7 @@ class JointPull:
                 if pull.rows.name in joint
             }
         rows = [of_outputs.get(output.name, output) for output in outputs]
-        return _backend().function(ids, rows)
+        return engine_backend().function(ids, rows)
 
 
 class TableStep:
@@ -274,6 +268,7 @@ class TableStep:
     ) -> None:
         self.tables, self._rows, self._graph = list(tables), rows, graph
         self._looked_up_with = list(looked_up_with)
+        self._slots: Dict[Any, Any] = {}
         with graph.as_default(), tf.device(None):
             self._fed = FedHyperparameters(rows.hyperparameters(1.0, 1))
             self._ids: Dict[int, Tensor] = {}
@@ -326,6 +321,26 @@ class TableStep:
                 self._run = self._built()
             self._run([*of_numbers, *gradients, fed, *rows])
 
+    def slot(self, table: Table, name: str) -> StoredRows:
+        """A slot of one of its tables, by its name in Keras."""
+        return StoredRows(
+            self._graph,
+            'The slot %s of table %s' % (name, table.name),
+            table.shape,
+            lambda: self._rows_of_slot(table, name),
+        )
+
+    def _rows_of_slot(self, table: Table, name: str) -> ShardedRows:
+        state = self.step.operations.state
+        slot = state.slots[table.variable][state.names.index(name)]
+        if not isinstance(slot, list):
+            return rows_of(slot, table.shape)
+        if self._slots.get((table, name), (None, None))[0] is not slot:
+            # Kept until the slot has other shards, because it adds operations to the graph.
+            self._slots[table, name] = slot, weight_of(table.variable, name, slot, list)
+        rows: ShardedRows = self._slots[table, name][1]
+        return rows
+
     def _built(self) -> Any:
         """The function that runs the step, fed with the rows that it would pull or look up.
 
@@ -343,7 +358,7 @@ class TableStep:
             else:
                 rows.append(lookup)
         fed = [*self._ids.values(), *self._gradients, self._fed.placeholder, *rows]
-        return _backend().function(fed, [self._loss], updates=self._updates)
+        return engine_backend().function(fed, [self._loss], updates=self._updates)
 
     def _joined(
         self, ids: Sequence[np.ndarray], gradients: Sequence[np.ndarray]
@@ -394,6 +409,3 @@ def scope_of_graph(graph: Any) -> GraphScope:
         raise ParallaxError('No scope of a strategy was opened on the graph of the engine.')
     return scope
 
-
-def _backend() -> Any:
-    return keras_api.keras_package('tf.keras').backend

@@ -98,7 +98,7 @@ def _of_keras3(optimizer: Any) -> RowsOfKeras3:
         corrected = float(rate * np.sqrt(1 - float32_power(beta_2, step)) / of_mean)
         return Hyperparameters(corrected, beta_1, beta_2, 1.0 - beta_1, 1.0 - beta_2, epsilon)
 
-    names = SLOTS + ('vhat',) * bool(optimizer.amsgrad)
+    names = ('momentum', 'velocity') + ('velocity_hat',) * bool(optimizer.amsgrad)
     slots_of_zeros = tuple((name, 0.0) for name in names)
     return RowsOfKeras3(slots_of_zeros, formula, hyperparameters, moves_all_rows=True)
 

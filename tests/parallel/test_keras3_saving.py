@@ -1,0 +1,61 @@
+"""Files of Keras 3 models, with the state of their optimizers."""
+
+import json
+
+import frameworks
+import launch
+import pytest
+
+keras = pytest.importorskip('keras', minversion='3', reason='models of Keras 3 need Keras 3')
+if not frameworks.TF2 or frameworks.TF1_15:
+    pytest.skip('models of Keras 3 need TensorFlow 2', allow_module_level=True)
+
+#: What differs by rounding alone, in formulas that divide by small roots more.
+BOUND = 2e-5
+#: The other optimizers whose tables are sharded differ in their slots alone, of which
+#: `tests/unit/keras3/test_slots.py` says the same without a job.
+OPTIMIZERS = ('Adagrad', 'Adam')
+MORE = ('SGD', 'RMSprop', 'Adadelta', 'Adamax', 'Nadam', 'Lion')
+
+
+def run(backend, folder, optimizers):
+    """What `keras3_saving_worker.py` finds, a list by rank."""
+    if backend == 'jax':
+        pytest.importorskip('jax')
+    outcome = launch.run(2, 'parallel/keras3_saving_worker.py', backend, folder, *optimizers)
+    assert outcome.code == 0, outcome.output
+    return [json.loads((folder / ('%d.json' % rank)).read_text()) for rank in range(2)]
+
+
+@pytest.fixture(scope='module', params=('tensorflow', 'jax'))
+def found(request, tmp_path_factory):
+    return run(request.param, tmp_path_factory.mktemp(request.param), OPTIMIZERS)
+
+
+@pytest.fixture(scope='module', params=('tensorflow', 'jax'))
+def found_more(request, tmp_path_factory):
+    return run(request.param, tmp_path_factory.mktemp(request.param), MORE)
+
+
+def check(found, optimizer):
+    """Asserts that a file is plain Keras's, and that either goes on from the other's."""
+    for of_rank in found:
+        of_optimizer = of_rank[optimizer]
+        assert of_optimizer.pop('sharded') == 2
+        assert max(of_optimizer.values()) < BOUND, of_optimizer
+
+
+@pytest.mark.parametrize('optimizer', OPTIMIZERS)
+def test_a_file_has_the_state_of_the_optimizer_from_which_either_goes_on(found, optimizer):
+    check(found, optimizer)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize('optimizer', MORE)
+def test_a_file_has_the_state_of_each_optimizer(found_more, optimizer):
+    check(found_more, optimizer)
+
+
+def test_a_model_of_a_file_that_is_loaded_in_a_scope_goes_on(found):
+    for of_rank in found:
+        assert of_rank['model'] < BOUND
