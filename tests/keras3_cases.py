@@ -370,6 +370,21 @@ CASES = {
     'steps_per_execution': Case(
         two_tables, _adagrad, lambda: dict(loss='mse', steps_per_execution=3)
     ),
+    'xla': Case(two_tables, _adagrad, lambda: dict(loss='mse', jit_compile=True)),
+    'xla_masked': Case(
+        masked,
+        _adagrad,
+        lambda: dict(loss='mse', metrics=[], jit_compile=True),
+        weights='step',
+    ),
+    'xla_activity': Case(
+        penalized_activity, _adagrad, lambda: dict(loss='mse', jit_compile=True)
+    ),
+    'xla_without_tables': Case(
+        functools.partial(two_tables, embeddings_regularizer=keras.regularizers.L2(0.1)),
+        lambda: _of.AdamW(0.01),
+        lambda: dict(loss='mse', jit_compile=True),
+    ),
     'shared': Case(shared, _adagrad),
     'same_ids': Case(same_ids, _adagrad),
     'alike_rows': Case(alike_rows, _adagrad),

@@ -118,6 +118,11 @@ def nodes_of(function: Any) -> List[Any]:
     return [node for depth in sorted(by_depth, reverse=True) for node in by_depth[depth]]
 
 
+def function_of(model: Any) -> Any:
+    """The graph of operations that a functional or Sequential model calls, or `None`."""
+    return model if isinstance(model, Function) else getattr(model, '_functional', None)
+
+
 def only_input_of(layer: Any) -> Any:
     """What a layer is called with in functional models; `None` if that is not one thing."""
     nodes: List[Any] = getattr(layer, '_inbound_nodes', [])

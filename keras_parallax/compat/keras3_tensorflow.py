@@ -5,13 +5,14 @@ from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
 
 import numpy as np
 import tensorflow as tf
+from keras.src.backend.common.masking import get_keras_mask, set_keras_mask
 from keras.src.backend.tensorflow import random as tf_random
 from keras.src.random.seed_generator import draw_seed
 from tensorflow.python.eager import context
 
 from keras_parallax.compat.horovod_api import hvd
 
-#: XLA compiles no call of Python.
+#: XLA compiles no call of Python, so that it cannot compile a whole step.
 CAN_COMPILE = False
 
 #: For each distribution TensorFlow's operation, and by how much its counter moves on for
@@ -82,6 +83,39 @@ def drawn_rows(
     scaled = drawn * (high - low) + low if kind == 'uniform' else drawn * high + low
     rows: np.ndarray = tf.reshape(scaled, shape).numpy()
     return rows
+
+
+def is_traced() -> bool:
+    """Whether what is computed becomes part of a function of TensorFlow's."""
+    return not tf.executing_eagerly()
+
+
+def compiled_by_xla(run: Callable[[], Any], layers: Sequence[Any]) -> Any:
+    """What a function of nothing returns, computed by code that XLA compiles; so is its gradient.
+
+    Args:
+        run: the function. It may use tensors that are there already.
+        layers: the layers that it calls, which may add to the loss.
+    """
+    structure: Any = None
+
+    @tf.function(jit_compile=True, autograph=False)
+    def compiled() -> Any:
+        nonlocal structure
+        structure = run()
+        outputs = tf.nest.flatten(structure)
+        added = [list(layer._losses) for layer in layers]
+        return outputs, [get_keras_mask(output) for output in outputs], added
+
+    outputs, masks, added = compiled()
+    # Attributes of tensors within the function say nothing outside.
+    for output, mask in zip(outputs, masks):
+        if mask is not None:
+            set_keras_mask(output, mask)
+    for layer, losses in zip(layers, added):
+        layer._losses[:] = losses
+        layer._loss_ids = {id(loss) for loss in losses}
+    return tf.nest.pack_sequence_as(structure, outputs)
 
 
 def is_plain(ids: Any) -> bool:

@@ -1,13 +1,19 @@
 """The lookups of a functional model, whose rows one call pulls before its layers are called."""
 
 import collections
+import weakref
 from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Set
 
 from keras_parallax.compat import keras3_api
 from keras_parallax.compat.keras3_api import keras
+from keras_parallax.errors import PlanError
 from keras_parallax.keras3 import embedding_layer
 from keras_parallax.keras3.embedding_layer import given
 from keras_parallax.keras3.sharded_tables import JointPull
+
+
+#: The graphs of models of whose calls XLA is to compile all but the lookups.
+compiled_graphs: Any = weakref.WeakSet()
 
 
 class _Node(NamedTuple):
@@ -38,8 +44,13 @@ def _run_through_graph(original: Callable[..., Any]) -> Callable[..., Any]:
         operation_fn: Callable[[Any], Any] = lambda operation: operation,
         call_fn: Optional[Callable[..., Any]] = None,
     ) -> Any:
-        known = _known_nodes(self, keras.tree.flatten(inputs)) if call_fn is None else []
-        if sum(node.ids is not None for node in known) < 2:
+        backend = keras3_api.backend_module()
+        compiles = call_fn is None and self in compiled_graphs and backend.is_traced()
+        least = 1 if compiles else 2
+        known = [] if call_fn else _known_nodes(self, keras.tree.flatten(inputs), least)
+        if compiles:
+            _check_known(self, known)
+        elif sum(node.ids is not None for node in known) < least:
             return original(self, inputs, operation_fn, call_fn)
         ready = _ready_calls(known)
 
@@ -47,18 +58,40 @@ def _run_through_graph(original: Callable[..., Any]) -> Callable[..., Any]:
             call, of_calls = operation_fn(operation), ready.get(operation)
             return of_calls.popleft()(call) if of_calls else call
 
-        return original(self, inputs, as_known, call_fn)
+        if not compiles:
+            return original(self, inputs, as_known, call_fn)
+        layers = list(keras3_api.layers_of(self))
+        return backend.compiled_by_xla(lambda: original(self, inputs, as_known), layers)
 
     return _run_through_graph
 
 
-def _known_nodes(function: Any, inputs: List[Any]) -> List[_Node]:
+def _check_known(function: Any, known: List[_Node]) -> None:
+    """Refuses to have XLA compile a model whose rows cannot all be pulled before."""
+    pulled = {id(node.operation) for node in known if node.ids is not None}
+    unknown = {id(node.operation) for node in known if node.ids is None and _looks_up(node)}
+    for layer in keras3_api.layers_of(function):
+        variable = embedding_layer.table_of(layer)
+        if variable is not None and (id(layer) not in pulled or id(layer) in unknown):
+            raise PlanError(
+                'jit_compile=True needs the ids of each table before the model is called, but '
+                'those of %s are computed by a layer, or looked up within one. Leave jit_compile '
+                "out, keep the table from being sharded (overrides={%r: 'dense'}), or use "
+                "KERAS_BACKEND='jax'." % (variable.table.name, layer.name)
+            )
+
+
+def _looks_up(node: _Node) -> bool:
+    return embedding_layer.table_of(node.operation) is not None
+
+
+def _known_nodes(function: Any, inputs: List[Any], least: int) -> List[_Node]:
     """The nodes of a functional model, in the order in which it calls them.
 
-    None, if it has fewer than two lookups, or inputs that are symbols or not there.
+    None, if it has fewer lookups than `least`, or inputs that are symbols or not there.
     """
     nodes = [node for node in keras3_api.nodes_of(function) if not node.is_input]
-    if sum(map(_is_lookup, nodes)) < 2:
+    if sum(map(_is_lookup, nodes)) < least:
         return []
     if not all(keras3_api.backend_module().is_plain(of_one) for of_one in inputs):
         return []
@@ -103,7 +136,8 @@ def _needed_for_ids(nodes: List[Any]) -> Set[int]:
 
 def _ready_calls(known: List[_Node]) -> Dict[Any, Deque[Callable[[Any], Any]]]:
     """For each call of an operation a function from what Keras calls to what is called."""
-    rows = iter(_rows_of([node for node in known if node.ids is not None]))
+    lookups = [node for node in known if node.ids is not None]
+    rows = iter(_rows_of(lookups) if lookups else [])
     ready: Dict[Any, Deque[Callable[[Any], Any]]] = collections.defaultdict(collections.deque)
     for node in known:
         if node.ids is not None:

@@ -1,9 +1,11 @@
 """Models of Keras 3 in a strategy's scope: `compile`, `fit` and what they call."""
 
+import contextlib
 import functools
 import inspect
+import warnings
 import weakref
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, Iterator, List, Optional
 
 import numpy as np
 
@@ -93,7 +95,9 @@ def _compile(original: Callable[..., None]) -> Callable[..., None]:
     def compile(self: Any, *args: Any, **kwargs: Any) -> None:
         tables = embedding_layer.tables_in(self)
         scope = open_scope() or (tables[0].scope if tables else None)
-        original(self, *args, **kwargs)
+        asked = signature.bind(self, *args, **kwargs).arguments.get('jit_compile') is True
+        with _told_otherwise(asked and scope is not None):
+            original(self, *args, **kwargs)
         _steps.pop(self, None)
         if scope is None or self.optimizer is None:
             return
@@ -106,12 +110,22 @@ def _compile(original: Callable[..., None]) -> Callable[..., None]:
                 )
             with scope:
                 self.optimizer = optimizer.wrap(self.optimizer, None, optimizer.usual_settings())
-        asked = signature.bind(self, *args, **kwargs).arguments.get('jit_compile')
         _asked_for_xla.discard(self)
-        if asked is True:
+        if asked:
             _asked_for_xla.add(self)
 
     return compile
+
+
+@contextlib.contextmanager
+def _told_otherwise(asked_for_xla: bool) -> Iterator[None]:
+    """While open, Keras does not warn that XLA cannot compile a layer that looks rows up."""
+    if not asked_for_xla:
+        yield
+        return
+    with warnings.catch_warnings():
+        warnings.filterwarnings('ignore', message="Model doesn't support `jit_compile=True`")
+        yield
 
 
 def _make_train_function(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -152,11 +166,17 @@ def _check_xla(model: Any, scope: Keras3Scope) -> None:
         return
     if not embedding_layer.tables_in(model) and scope.job.size == 1:
         return
+    graph = keras3_api.function_of(model)
     if model in _asked_for_xla:
-        raise PlanError(
-            "jit_compile=True is not supported with Keras's TensorFlow backend, where XLA cannot "
-            "compile the exchange of gradients. Leave it out, or use KERAS_BACKEND='jax'."
-        )
+        if graph is None:
+            raise PlanError(
+                "jit_compile=True is supported with Keras's TensorFlow backend if the model is "
+                'functional or Sequential: XLA cannot compile the exchange of gradients, and must '
+                "know where it begins. Leave it out, or use KERAS_BACKEND='jax'."
+            )
+        joint_lookups.compiled_graphs.add(graph)
+    elif graph is not None:
+        joint_lookups.compiled_graphs.discard(graph)
     model.jit_compile = False
 
 

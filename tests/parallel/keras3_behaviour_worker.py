@@ -278,10 +278,52 @@ def saved(strategy, folder):
     zeros = float(np.abs(model.predict(x, verbose=0)).max())
     # Keras saves these, in this order.
     own_and_plain = [
-        [(list(variable.shape), variable.path) for variable in of.variables]
+        [(list(variable.shape), variable.path.split('/')[-1]) for variable in of.variables]
         for of in (model.optimizer, plain)
     ]
     return [found, zeros, model.count_params(), own_and_plain, optimizers]
+
+
+class Noting(keras.layers.Layer):
+    """Notes whether XLA compiles what it is part of."""
+
+    in_xla = False
+
+    def call(self, inputs):
+        if BACKEND == 'tensorflow':
+            from tensorflow.python.ops import control_flow_util
+
+            graph = tf.compat.v1.get_default_graph()
+            self.in_xla |= control_flow_util.GraphOrParentsInXlaContext(graph)
+        return inputs
+
+
+def compiled_by_xla(strategy):
+    """Whether XLA compiles the layers of a Sequential model, and the difference from plain Keras."""
+
+    def trained(optimizer):
+        noting = Noting()
+        keras.utils.set_random_seed(3)
+        model = keras.Sequential(
+            [
+                keras.Input((3,), dtype='int32'),
+                cases.embedding(cases.USERS, 4, 'user'),
+                noting,
+                keras.layers.Flatten(),
+                cases.dense(1),
+            ]
+        )
+        model.compile(optimizer, 'mse', jit_compile=True)
+        return model, noting
+
+    own, joined = batches(strategy.rank, strategy.size)
+    plain, _ = trained(summing(keras.optimizers.Adagrad(RATE)))
+    with strategy:
+        model, noting = trained(keras.optimizers.Adagrad(RATE))
+    for (x, y), (joined_x, joined_y) in zip(own, joined):
+        model.train_on_batch(x[0], y)
+        plain.train_on_batch(joined_x[0], joined_y)
+    return [noting.in_xla or BACKEND == 'jax', difference(model, plain.get_weights())]
 
 
 def refused(strategy):
@@ -295,11 +337,17 @@ def refused(strategy):
             return type(error).__name__
         return None
 
-    def compiled_for_xla():
-        with strategy:
-            model = cases.two_tables()
-            model.compile('sgd', 'mse', jit_compile=True)
+    def compiled_for_xla(model):
+        model.compile('sgd', 'mse', jit_compile=True)
         model.train_on_batch(x, y)
+
+    def own_class_for_xla():
+        with strategy:
+            compiled_for_xla(cases.Apart())
+
+    def own_ids_for_xla():
+        with strategy:
+            compiled_for_xla(cases.same_ids())
 
     def with_horovod():
         in_scope(strategy, hvd.DistributedOptimizer(keras.optimizers.SGD(RATE)))
@@ -329,7 +377,8 @@ def refused(strategy):
         Reading()(np.zeros((1, 4), 'float32'))
 
     found = {
-        'xla': of(compiled_for_xla),
+        'xla of a class': of(own_class_for_xla),
+        'xla of ids': of(own_ids_for_xla),
         'horovod': of(with_horovod),
         'our callback': of(with_our_callback),
         'Keras 2': of(of_keras_2),
@@ -392,9 +441,10 @@ def main(folder):
         refused,
         planned,
         overridden,
+        compiled_by_xla,
     )
     found = {check.__name__: check(strategy) for check in checks}
-    found['saved'] = saved(strategy, folder)
+    found['saved'], found['backend'] = saved(strategy, folder), BACKEND
     with open(os.path.join(folder, '%d.json' % strategy.rank), 'w') as file:
         json.dump(found, file)
 

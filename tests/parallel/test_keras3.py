@@ -19,13 +19,13 @@ BOUND_OF_16_BITS = 1e-2
 #: Cases whose tables every rank holds, because the engine cannot update them by rows.
 DENSE = (
     'adamw ftrl lamb adafactor muon schedule_free loss_scale clipnorm clipvalue global_clipnorm '
-    'weight_decay ema accumulated tied mixed_float16 bfloat16'
+    'weight_decay ema accumulated tied mixed_float16 bfloat16 xla_without_tables'
 ).split() + ['multi'] * hasattr(keras.optimizers, 'MultiOptimizer')
 #: Cases with fewer tables that have shards than two.
 TABLES = dict(
     {name: 0 for name in DENSE},
     **dict.fromkeys('regularized constrained shared computed recurrent masked'.split(), 1),
-    **dict.fromkeys(['masked_weights', 'activity'], 1),
+    **dict.fromkeys(['masked_weights', 'activity', 'xla_masked', 'xla_activity'], 1),
     same_ids=4,
     same_ids_adam=4,
     alike_rows=3,
@@ -34,13 +34,15 @@ TABLES = dict(
 #: Optimizers that move rows.
 OPTIMIZERS = 'momentum adagrad adam rmsprop nadam'.split()
 #: Others, whose formulas for rows Keras 2 has, too, and cases that resemble one of `WAYS`.
-MORE = 'sgd nesterov amsgrad rmsprop_all adadelta adamax lion same_ids_adam apart_adam'.split()
+MORE = (
+    'sgd nesterov amsgrad rmsprop_all adadelta adamax lion same_ids_adam apart_adam xla_activity'
+).split()
 #: Loops, losses, rates and models.
 WAYS = (
     'regularized constrained schedule rate_callback early_stopping eager steps_per_execution '
     'shared same_ids alike_rows eager_alike_rows apart '
     'computed own_step recurrent masked masked_weights weights two_outputs sum '
-    'weighted_mean sum_of_squares activity lazy mixed_bfloat16'
+    'weighted_mean sum_of_squares activity lazy mixed_bfloat16 xla xla_masked'
 ).split()
 #: Cases that are refused where there are several workers.
 REFUSED = ('unknown_reduction', 'added_loss')

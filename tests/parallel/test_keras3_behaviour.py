@@ -91,6 +91,19 @@ def test_options_of_a_strategy_name_tables_with_shards_and_without(found):
         }
 
 
+def test_xla_compiles_the_layers_of_a_model_that_was_asked_for_it(found):
+    for of_rank in found:
+        is_compiled, difference = of_rank['compiled_by_xla']
+        assert is_compiled
+        assert difference < BOUND
+
+
+@pytest.mark.parametrize('what', ('xla of a class', 'xla of ids'))
+def test_xla_is_refused_where_it_would_have_to_compile_a_lookup(found, what):
+    for of_rank in found:
+        assert of_rank['refused'][what] == (None if of_rank['backend'] == 'jax' else 'PlanError')
+
+
 @pytest.mark.parametrize(
     'what, error',
     [
