@@ -145,6 +145,14 @@ def exit_with_a_message(strategy):
     train(model, 5)
 
 
+def exit_by_an_exception(strategy):
+    model = build(strategy)
+    train(model, 3)
+    if strategy.rank == 1:
+        raise SystemExit('no data')
+    train(model, 5)
+
+
 def ends_before_training(strategy):
     model = build(strategy)
     if strategy.rank == 1:

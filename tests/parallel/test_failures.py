@@ -42,6 +42,10 @@ WAYS = {
         r'UnequalBatchesError: Rank 1 ended after 3 training batches while rank 0 began batch 4'
         r".*Rank 1 ended by sys.exit\('no data'\)",
     ],
+    'exit_by_an_exception': [
+        r'UnequalBatchesError: Rank 1 ended after 3 training batches while rank 0 began batch 4'
+        r".*Rank 1 ended by raise SystemExit\('no data'\)",
+    ],
     'exit_code': [
         r'UnequalBatchesError: Rank 1 ended after 3 training batches while rank 0 began batch 4'
     ],

@@ -1,7 +1,7 @@
 """Why a process ends, for the other workers: by which exception, or by what `sys.exit` was given.
 
 Python asks `sys.excepthook` to show an exception, but a script may have a hook of its own, and
-nobody is asked about `sys.exit` or an exception in a thread. A worker that imports the package
+nobody is asked about `sys.exit`, `raise SystemExit` or an exception in a thread. A worker that imports the package
 notes these, and tells the other workers if it ends before its job has begun.
 """
 
@@ -13,7 +13,7 @@ import socket
 import sys
 from typing import Any, Mapping, Optional
 
-from keras_parallax.compat import thread_errors
+from keras_parallax.compat import exit_texts, thread_errors
 from keras_parallax.engine.failures import rendezvous
 from keras_parallax.engine.job import launchers
 
@@ -31,7 +31,7 @@ class _Noted:
     """What was noted in this process.
 
     Attributes:
-        exit: what `sys.exit` was given last, in words, or `None`.
+        exit: what `sys.exit` or a `SystemExit` was given last, in words, or `None`.
         thread: the last exception that has ended a thread, in words, or `None`.
         has_begun: whether the process has met the other workers, or tried to.
     """
@@ -87,6 +87,7 @@ def install(environ: Any) -> None:
     environ[_PROCESS] = str(os.getpid())
     sys.exit = _noting_exit(sys.exit)
     thread_errors.install(_note_thread)
+    exit_texts.install(_note_exit_text)
     atexit.register(_tell_early_end, environ)
 
 
@@ -98,6 +99,11 @@ def _noting_exit(original: Any) -> Any:
         original(*status)
 
     return exit
+
+
+def _note_exit_text(text: str) -> None:
+    if noted.exit is None or text not in noted.exit:  # `sys.exit` has said the same.
+        noted.exit = ('raise SystemExit(%r)' % text)[:LONGEST_ERROR]
 
 
 def _note_thread(error: BaseException) -> None:

@@ -1,6 +1,7 @@
 """Why a process ends, for the other workers."""
 
 import os
+import subprocess
 import sys
 import threading
 
@@ -19,6 +20,7 @@ def noted(monkeypatch):
     kept = last_words._Noted()
     monkeypatch.setattr(last_words, 'noted', kept)
     monkeypatch.setattr(sys, 'exit', sys.exit)
+    monkeypatch.setattr(last_words.exit_texts, 'install', lambda note: None)
     monkeypatch.setattr(last_words.atexit, 'register', lambda *arguments: None)
     # Before Python 3.8 there is no hook.
     hook = 'excepthook' if hasattr(threading, 'excepthook') else '_format_exc'
@@ -54,6 +56,19 @@ def test_what_ends_a_process_is_noted(noted):
         thread.start()
         thread.join()
     assert last_words.report()['in_thread'] == "KeyError: 'no such word'"
+
+
+def test_the_text_of_an_exit_is_noted():
+    script = 'import atexit\nfrom keras_parallax.engine.job import last_words\n'
+    script += 'atexit.register(lambda: print(last_words.noted.exit))\n'
+    script += "last_words.install(%r)\nraise SystemExit('no data')" % RANK
+    process = subprocess.run(
+        [sys.executable, '-c', script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        universal_newlines=True,
+    )
+    assert process.stdout.splitlines()[-1] == "raise SystemExit('no data')", process.stderr
 
 
 @pytest.mark.parametrize('environ', [{}, {'HOROVOD_RANK': '0', 'HOROVOD_SIZE': '1'}])
