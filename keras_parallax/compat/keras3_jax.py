@@ -107,6 +107,11 @@ def seed_of_draws(initializer: Any) -> Any:
     return draw_seed(initializer.seed)
 
 
+def seed_of_numbers(numbers: Sequence[int]) -> Any:
+    """A seed as `seed_of_draws` returns it, made of its two numbers."""
+    return np.array(numbers, np.uint32)
+
+
 def drawn_rows(
     kind: str, low: float, high: float, *, seed: Any, first: int, shape: Tuple[int, int]
 ) -> np.ndarray:

@@ -18,6 +18,10 @@ _BLOCKS = (
     'tests/parallel/test_keras3_memory.py::'
     'test_a_table_larger_than_the_memory_of_a_worker_trains_and_is_saved'
 )
+_BACKED_UP = (
+    'tests/parallel/test_keras3_saving.py::'
+    'test_a_fit_that_was_broken_off_goes_on_from_what_keras_has_backed_up'
+)
 _ONE_CALL = (
     'tests/parallel/test_keras3_behaviour.py::test_a_step_pulls_the_rows_of_all_tables_by_one_call'
 )
@@ -90,6 +94,13 @@ ON_KERAS_3: Tuple[Tuple[str, str, str, str], ...] = (
     ),
     ('Model.save', 'workers would write one file at a time', _VERSION, _SAVED),
     ('Model.save_weights', 'workers would write one file at a time', _VERSION, _SAVED),
+    (
+        'BackupAndRestore._save_model',
+        'workers would write one file at a time',
+        _VERSION,
+        _BACKED_UP,
+    ),
+    ('BackupAndRestore.on_train_end', 'workers would remove one folder', _VERSION, _BACKED_UP),
     (
         'losses.reduce_weighted_values',
         'it alone knows what a loss is divided by',

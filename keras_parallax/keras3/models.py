@@ -9,12 +9,17 @@ from typing import Any, Callable, Iterator, List, Optional
 
 import numpy as np
 
-from keras_parallax.callbacks.epoch_reports import check_equal_batches
 from keras_parallax.compat import keras3_api, keras3_files, loaded_keras3
 from keras_parallax.compat.keras3_api import keras
 from keras_parallax.engine.session.graph_scope import require_graph
 from keras_parallax.errors import MetricMismatchError, PlanError, StackError
-from keras_parallax.keras3 import embedding_layer, joint_lookups, joint_losses, optimizer
+from keras_parallax.keras3 import (
+    embedding_layer,
+    fit_callbacks,
+    joint_lookups,
+    joint_losses,
+    optimizer,
+)
 from keras_parallax.keras3.joint_losses import JointStep
 from keras_parallax.keras3.scope import Keras3Scope, open_scope
 from keras_parallax.optimizer import wrap_keras3_with
@@ -31,9 +36,6 @@ _tables_before: Any = weakref.WeakKeyDictionary()
 
 #: Metrics of Keras whose state is not a sum over the samples.
 _NO_SUMS = ('ConcordanceCorrelation', 'PearsonCorrelation')
-
-#: Starts the names of the modules of our callbacks.
-_OUR_CALLBACKS = 'keras_parallax.callbacks.'
 
 _installed = False
 
@@ -58,6 +60,7 @@ def install() -> None:
     embedding_layer.install()
     joint_lookups.install()
     joint_losses.install()
+    fit_callbacks.install(_rank_of)
     keras3_files.replace_memory_check(lambda model: bool(embedding_layer.tables_in(model)))
     for layer in loaded_keras3.eager_layers():
         keras3_api.replace_method('tf_keras Layer.add_weight', layer, _refused_weight)
@@ -87,6 +90,11 @@ def _scope_of(model: Any) -> Optional[Keras3Scope]:
     """The scope of the strategy that a compiled model trains in, or `None`."""
     own: Any = getattr(model, 'optimizer', None)
     return own._parallax_scope if optimizer.is_wrapped(own) else None
+
+
+def _rank_of(model: Any) -> int:
+    scope = _scope_of(model)
+    return 0 if scope is None else scope.job.rank
 
 
 def _compile(original: Callable[..., None]) -> Callable[..., None]:
@@ -236,31 +244,6 @@ def _compute_loss(original: Callable[..., Any]) -> Callable[..., Any]:
     return compute_loss
 
 
-class _FitAgreement(keras.callbacks.Callback):
-    """Compares the workers' numbers of batches before the first one."""
-
-    def __init__(self, scope: Keras3Scope) -> None:
-        super().__init__()
-        self._scope = scope
-
-    def on_train_begin(self, logs: Any = None) -> None:
-        """Raises `UnequalBatchesError` if the workers have unequal numbers of batches."""
-        with self._scope.job.call('fit'):
-            steps = self._scope.job.gather((self.params or {}).get('steps'))
-        if None not in steps:
-            check_equal_batches(steps)
-
-
-def _check_callbacks(given: Any) -> None:
-    callbacks = getattr(given, 'callbacks', given) or []
-    for callback in callbacks if isinstance(callbacks, (list, tuple)) else [callbacks]:
-        if any(cls.__module__.startswith(_OUR_CALLBACKS) for cls in type(callback).__mro__):
-            raise PlanError(
-                'kp.callbacks.%s is not supported with Keras 3 yet; use a callback of Keras, or '
-                'train a model of Keras 2 (docs/keras3.md).' % type(callback).__name__
-            )
-
-
 def _fit(original: Callable[..., Any]) -> Callable[..., Any]:
     signature = inspect.signature(original)
 
@@ -269,13 +252,10 @@ def _fit(original: Callable[..., Any]) -> Callable[..., Any]:
         if scope is None:
             return original(self, *args, **kwargs)
         bound = signature.bind(self, *args, **kwargs)
-        given = bound.arguments.get('callbacks')
-        _check_callbacks(given)
-        if isinstance(given, keras.callbacks.CallbackList):
-            given.append(_FitAgreement(scope))
-        else:
-            own = given if isinstance(given, (list, tuple)) else [given] * (given is not None)
-            bound.arguments['callbacks'] = [_FitAgreement(scope), *own]
+        arguments = bound.arguments
+        arguments['callbacks'] = fit_callbacks.with_agreement(
+            arguments.get('callbacks'), scope, arguments.get('initial_epoch', 0)
+        )
         if scope.job.size > 1:
             _in_fit.add(self)
         try:
@@ -353,10 +333,7 @@ def _join(scope: Keras3Scope, variables: List[Any]) -> None:
 
 def _by_rank_0(original: Callable[..., Any]) -> Callable[..., Any]:
     def save(self: Any, *args: Any, **kwargs: Any) -> Any:
-        scope = _scope_of(self)
-        if scope is not None and scope.job.rank != 0:
-            return None
-        return original(self, *args, **kwargs)
+        return None if _rank_of(self) else original(self, *args, **kwargs)
 
     return save
 

@@ -135,9 +135,14 @@ class Keras3Scope:
             partitions=_without(self.request.partitions, dense),
             density=_without(self.request.density, dense),
         )
+        new = [table for table in tables if not table.is_trained]
+        # Those of rank 0 count. What every worker can make, each makes a part of.
+        draws = self.job.gather([table.start.draws for table in new])[0]
+        for table, of_table in zip(new, draws):
+            table.start_from(of_table)
         with GRAPH.as_default(), self._strategy.engine_scope(request):
             step = TableStep(GRAPH, tables, rows, options, looked_up_with)
-        # Rank 0 has written the start values; no worker may look them up before.
+        # Workers have written the start values; none may look them up before.
         self.job.barrier()
         return step
 

@@ -45,6 +45,7 @@ class Table(StoredRows):
         #: From tables, of which this is the first, to their `JointPull`.
         self.joint_pulls: Dict[Tuple[Table, ...], JointPull] = {}
         self._why_dense: Optional[str] = None
+        self._all_make_start = False
         with graph.as_default(), tf.device(None):
             # `Fill` is made block by block, too.
             zeros = tf.fill(list(self.shape), 0.0)
@@ -139,11 +140,12 @@ class Table(StoredRows):
             return
         super().copy_to(target)
 
-    def write(self, values: Any) -> None:
+    def write(self, values: Any, share: Tuple[int, int] = (0, 1)) -> None:
         """Sets the whole table, block by block.
 
         Args:
             values: an array or an HDF5 dataset.
+            share: as of `StoredRows.write`.
 
         Raises:
             ValueError: the values are not of its shape.
@@ -151,14 +153,22 @@ class Table(StoredRows):
         if not self.is_trained and tuple(values.shape) == self.shape:
             self.start.fill(values)
             return
-        super().write(values)
+        super().write(values, share)
+
+    def start_from(self, draws: Optional[Sequence[Any]]) -> None:
+        """Takes note of what rank 0 makes the start values of, `None` if it holds them."""
+        self._all_make_start = draws is not None
+        if draws is not None:
+            self.start.take(draws)
 
     def taken_by(self, step: Any) -> None:
         """Takes note of a training step, which is given the start values."""
         is_first, self._step = not self.is_trained, step
         if is_first:
             start, self._start = self.start, None
-            if step.job.rank == 0:
+            if self._all_make_start:
+                self.write(start, share=(step.job.rank, step.job.size))
+            elif step.job.rank == 0:
                 self.write(start)
 
 

@@ -2,7 +2,7 @@
 
 import math
 import tempfile
-from typing import Any, NamedTuple, Optional, Tuple, cast
+from typing import Any, List, NamedTuple, Optional, Sequence, Tuple, cast
 
 import numpy as np
 
@@ -41,11 +41,12 @@ def distribution_of(initializer: Any, shape: Tuple[int, int]) -> Optional[Distri
         The `Distribution`; `None` if it is not known.
     """
     if _calls(initializer, _initializers.RandomUniform):
-        return Distribution('uniform', initializer.minval, initializer.maxval)
+        return Distribution('uniform', float(initializer.minval), float(initializer.maxval))
     if _calls(initializer, _initializers.RandomNormal):
-        return Distribution('normal', initializer.mean, initializer.stddev)
+        return Distribution('normal', float(initializer.mean), float(initializer.stddev))
     if _calls(initializer, _initializers.TruncatedNormal):
-        return Distribution('truncated_normal', initializer.mean, initializer.stddev)
+        mean, deviation = float(initializer.mean), float(initializer.stddev)
+        return Distribution('truncated_normal', mean, deviation)
     if _calls(initializer, _initializers.VarianceScaling):
         fans = keras3_api.fans_of(initializer, shape)
         fan = {'fan_in': fans[0], 'fan_out': fans[1]}.get(initializer.mode, sum(fans) / 2.0)
@@ -86,6 +87,7 @@ class StartValues:
         self.shape, self._initializer, self._block_bytes = shape, initializer, block_bytes
         self._drawn: Optional[Distribution] = None
         self._seed: Any = None
+        self._constant = 0.0
         self._held: Optional[np.ndarray] = None
         self._is_ready = False
 
@@ -97,12 +99,31 @@ class StartValues:
         backend = keras3_api.backend_module()
         with backend.outside_steps():
             if isinstance(self._initializer, _UNIFORM):
+                self._constant = float(self._made((1, 1))[0, 0])
                 return
             self._drawn = distribution_of(self._initializer, self.shape)
             if self._drawn is not None:
                 self._seed = backend.seed_of_draws(self._initializer)
             if self._seed is None:
                 self._drawn, self._held = None, self._made(self.shape)
+
+    @property
+    def draws(self) -> Optional[List[Any]]:
+        """What any worker makes the rows of, plain data; `None` if this one holds them."""
+        self.prepare()
+        if self._held is not None:
+            return None
+        seed = None if self._drawn is None else np.asarray(self._seed).tolist()
+        return [self._drawn, seed, self._constant]
+
+    def take(self, draws: Sequence[Any]) -> None:
+        """Has rows be made of the `draws` of another worker."""
+        drawn, seed, self._constant = draws
+        self._is_ready, self._held = True, None
+        self._drawn = self._seed = None
+        if drawn is not None:
+            self._drawn = Distribution(*drawn)
+            self._seed = keras3_api.backend_module().seed_of_numbers(seed)
 
     def at(self, ids: np.ndarray) -> np.ndarray:
         """The rows of some ids: float32 of shape `[n, width]` for integers of shape `[n]`."""
@@ -119,7 +140,7 @@ class StartValues:
             return self._held[rows]
         first, last, _ = rows.indices(self.shape[0])
         if self._drawn is None:
-            return self._made((last - first, self.shape[1]))
+            return np.full((last - first, self.shape[1]), self._constant, np.float32)
         with keras3_api.backend_module().outside_steps():
             return keras3_api.backend_module().drawn_rows(
                 *self._drawn, seed=self._seed, first=first, shape=(last - first, self.shape[1])

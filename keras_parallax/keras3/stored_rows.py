@@ -42,11 +42,12 @@ class StoredRows:
         with self._graph.as_default():
             self._find().copy_to(target, engine_backend().get_session())
 
-    def write(self, values: Any) -> None:
+    def write(self, values: Any, share: Tuple[int, int] = (0, 1)) -> None:
         """Sets the whole, block by block.
 
         Args:
-            values: an array or an HDF5 dataset.
+            values: an array or an HDF5 dataset, or what is cut into rows as they are.
+            share: `(number, of)`: every block whose number modulo `of` is `number` is written.
 
         Raises:
             ValueError: the values are not of its shape.
@@ -57,4 +58,4 @@ class StoredRows:
                 % (self.name, self.shape, tuple(values.shape))
             )
         with self._graph.as_default():
-            self._find().fill(values, engine_backend().get_session())
+            self._find().fill(values, engine_backend().get_session(), share=share)

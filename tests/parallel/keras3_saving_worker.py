@@ -1,6 +1,7 @@
 """Run by `horovodrun`: files of Keras 3 models with their optimizers' state, and plain Keras's.
 
-Usage: keras3_saving_worker.py BACKEND FOLDER OPTIMIZER... Each rank writes FOLDER/RANK.json.
+Usage: keras3_saving_worker.py BACKEND FOLDER OPTIMIZER... Each rank writes FOLDER/RANK.json;
+with Adam among them, what has nothing to do with the optimizer, too.
 """
 
 import functools
@@ -135,10 +136,74 @@ def whole_model(strategy, folder):
     return max(float(np.abs(own - of).max()) for own, of in zip(ours, others))
 
 
+class BrokenOff(keras.callbacks.Callback):
+    """Breaks training off in an epoch."""
+
+    class Error(Exception):
+        """What it raises."""
+
+    def on_train_batch_end(self, batch, logs=None):
+        if self.model._epoch == 2 and batch == 1:
+            raise self.Error
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.model._epoch = epoch
+
+
+def backed_up(strategy, folder):
+    """A `fit` that Keras backs up is broken off, and goes on: the difference from plain Keras."""
+    rank, ranks = strategy.rank, strategy.size
+    own, joined = (
+        [np.concatenate(of) for of in zip(*((*x, y) for x, y in batches(of_rank, ranks, 0)))]
+        for of_rank in (rank, None)
+    )
+    path = os.path.join(folder, 'after-{epoch}.weights.h5')
+
+    def fit(model, data, size, callbacks=()):
+        *x, y = data
+        return model.fit(
+            x, y, batch_size=size, epochs=4, shuffle=False, verbose=0, callbacks=list(callbacks)
+        )
+
+    def callbacks():
+        return [
+            keras.callbacks.BackupAndRestore(os.path.join(folder, 'backup')),
+            keras.callbacks.ModelCheckpoint(path, save_weights_only=True),
+        ]
+
+    plain = built(cases.summing(OPTIMIZERS['Adam']()))
+    fit(plain, joined, BATCH * ranks)
+    with strategy:
+        model = built(OPTIMIZERS['Adam']())
+    try:
+        fit(model, own, BATCH, [*callbacks(), BrokenOff()])
+    except BrokenOff.Error:
+        pass
+    saved = sorted(name for name in os.listdir(folder) if name.startswith('after'))
+    strategy._job.barrier()
+    with strategy:
+        model = built(OPTIMIZERS['Adam']())
+    history = fit(model, own, BATCH, callbacks())
+    strategy._job.barrier()
+    ours, others = model.get_weights(), plain.get_weights()
+    of_file = built(OPTIMIZERS['Adam']())
+    of_file.load_weights(path.format(epoch=4))
+    of_last = max(float(np.abs(a - b).max()) for a, b in zip(of_file.get_weights(), ours))
+    return {
+        'saved': saved,
+        'epochs': history.epoch,
+        'difference': max(float(np.abs(own - of).max()) for own, of in zip(ours, others)),
+        'of the last file': of_last,
+        'left': os.path.exists(os.path.join(folder, 'backup')),
+    }
+
+
 def main(folder, names):
     strategy = kp.ParallaxStrategy()
     found = {name: goes_on(strategy, folder, name) for name in names}
-    found['model'] = whole_model(strategy, folder)
+    if 'Adam' in names:
+        found['model'] = whole_model(strategy, folder)
+        found['backed up'] = backed_up(strategy, folder)
     with open(os.path.join(folder, '%d.json' % strategy.rank), 'w') as file:
         json.dump(found, file)
 

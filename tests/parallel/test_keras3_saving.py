@@ -59,3 +59,13 @@ def test_a_file_has_the_state_of_each_optimizer(found_more, optimizer):
 def test_a_model_of_a_file_that_is_loaded_in_a_scope_goes_on(found):
     for of_rank in found:
         assert of_rank['model'] < BOUND
+
+
+def test_a_fit_that_was_broken_off_goes_on_from_what_keras_has_backed_up(found):
+    for of_rank in found:
+        backed_up = of_rank['backed up']
+        assert backed_up['saved'] == ['after-1.weights.h5', 'after-2.weights.h5']
+        assert backed_up['epochs'] == [2, 3]
+        assert backed_up['difference'] < BOUND
+        assert backed_up['of the last file'] == 0
+        assert not backed_up['left']

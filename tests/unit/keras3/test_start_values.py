@@ -33,6 +33,7 @@ INITIALIZERS = {
 SHAPE = (103, 7)
 
 CODE = """
+import json
 import sys
 import keras
 import numpy as np
@@ -48,14 +49,19 @@ for name, made in {%s}.items():
     values = StartValues(initializer, %r, block_bytes=1000)
     values.prepare()
     by_rows = values._held is None
+    # Another worker has another seed, and takes that of rank 0.
+    others = StartValues(I.get(made()), %r)
+    if values.draws is not None:
+        others.take(json.loads(json.dumps(values.draws)))
     plain = keras.ops.convert_to_numpy(twin(%r, dtype='float32'))
     np.savez(
         '%%s/%%s.npz' %% (folder, name), plain=plain, by_rows=by_rows, parts=values[50:61],
         whole=np.concatenate([values[:40], values[40:]]),
-        looked_up=values.at(np.array([102, 0, 5])),
+        by_another=others[50:61], looked_up=values.at(np.array([102, 0, 5])),
     )
 """ % (
     ', '.join('%r: lambda: %s' % (name, code) for name, (code, _) in INITIALIZERS.items()),
+    SHAPE,
     SHAPE,
     SHAPE,
 )
@@ -88,3 +94,5 @@ def test_rows_are_those_of_plain_keras(folder, name):
     np.testing.assert_array_equal(found['whole'], plain)
     np.testing.assert_array_equal(found['parts'], plain[50:61])
     np.testing.assert_array_equal(found['looked_up'], plain[[102, 0, 5]])
+    if INITIALIZERS[name][1]:
+        np.testing.assert_array_equal(found['by_another'], plain[50:61])

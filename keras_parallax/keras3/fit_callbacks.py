@@ -1,0 +1,79 @@
+"""Callbacks of Keras 3 in a `fit` of several workers."""
+
+from typing import Any, Callable, List
+
+from keras_parallax.callbacks.epoch_reports import check_equal_batches, check_equal_epochs
+from keras_parallax.compat import keras3_api
+from keras_parallax.compat.keras3_api import keras
+from keras_parallax.errors import PlanError
+from keras_parallax.keras3.scope import Keras3Scope
+
+#: Starts the names of the modules of our callbacks.
+_OUR_CALLBACKS = 'keras_parallax.callbacks.'
+
+
+def install(rank_of: Callable[[Any], int]) -> None:
+    """Has the files of `BackupAndRestore` written and removed by rank 0 alone.
+
+    Args:
+        rank_of: function from a model to its worker's rank, 0 if it is not trained by several.
+    """
+
+    def by_rank_0(original: Callable[..., None]) -> Callable[..., None]:
+        def act(self: Any, *args: Any, **kwargs: Any) -> None:
+            if rank_of(self.model) == 0:
+                original(self, *args, **kwargs)
+
+        return act
+
+    for name in ('_save_model', 'on_train_end'):
+        keras3_api.replace_method(
+            'BackupAndRestore.' + name, keras.callbacks.BackupAndRestore, by_rank_0
+        )
+
+
+class _FitAgreement(keras.callbacks.Callback):
+    """Compares the workers' numbers of batches and epochs before the first batch."""
+
+    def __init__(self, scope: Keras3Scope, initial_epoch: int) -> None:
+        super().__init__()
+        self._scope, self._initial_epoch = scope, initial_epoch
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Raises `UnequalBatchesError` if the workers have unequal numbers of either."""
+        params = self.params or {}
+        # `BackupAndRestore` says in the model where it begins.
+        first = self.model._initial_epoch or self._initial_epoch
+        with self._scope.job.call('fit'):
+            found = self._scope.job.gather([params.get('steps'), first, params.get('epochs', 1)])
+        check_equal_epochs([epochs for _, *epochs in found])
+        steps = [of_rank[0] for of_rank in found]
+        if None not in steps:
+            check_equal_batches(steps)
+
+
+def with_agreement(given: Any, scope: Keras3Scope, initial_epoch: int) -> Any:
+    """The callbacks that `fit` is given, and one that has the workers agree, after all others.
+
+    Args:
+        given: the argument of `fit`.
+        scope: the scope of the model's strategy.
+        initial_epoch: that of `fit`.
+
+    Raises:
+        PlanError: one of the callbacks is not supported.
+    """
+    callbacks = getattr(given, 'callbacks', given)
+    own: List[Any] = list(callbacks) if isinstance(callbacks, (list, tuple)) else []
+    own = own or [callbacks] * (callbacks is not None and not isinstance(callbacks, (list, tuple)))
+    for callback in own:
+        if any(cls.__module__.startswith(_OUR_CALLBACKS) for cls in type(callback).__mro__):
+            raise PlanError(
+                'kp.callbacks.%s is not supported with Keras 3 yet; use a callback of Keras, or '
+                'train a model of Keras 2 (docs/keras3.md).' % type(callback).__name__
+            )
+    agreement = _FitAgreement(scope, initial_epoch)
+    if isinstance(given, keras.callbacks.CallbackList):
+        given.append(agreement)
+        return given
+    return [*own, agreement]
