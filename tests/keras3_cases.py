@@ -377,9 +377,7 @@ CASES = {
         lambda: dict(loss='mse', metrics=[], jit_compile=True),
         weights='step',
     ),
-    'xla_activity': Case(
-        penalized_activity, _adagrad, lambda: dict(loss='mse', jit_compile=True)
-    ),
+    'xla_activity': Case(penalized_activity, _adagrad, lambda: dict(loss='mse', jit_compile=True)),
     'xla_without_tables': Case(
         functools.partial(two_tables, embeddings_regularizer=keras.regularizers.L2(0.1)),
         lambda: _of.AdamW(0.01),

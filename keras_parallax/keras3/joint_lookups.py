@@ -11,7 +11,6 @@ from keras_parallax.keras3 import embedding_layer
 from keras_parallax.keras3.embedding_layer import given
 from keras_parallax.keras3.sharded_tables import JointPull
 
-
 #: The graphs of models of whose calls XLA is to compile all but the lookups.
 compiled_graphs: Any = weakref.WeakSet()
 

@@ -418,4 +418,3 @@ def scope_of_graph(graph: Any) -> GraphScope:
     if scope is None:
         raise ParallaxError('No scope of a strategy was opened on the graph of the engine.')
     return scope
-

@@ -299,7 +299,7 @@ class Noting(keras.layers.Layer):
 
 
 def compiled_by_xla(strategy):
-    """Whether XLA compiles the layers of a Sequential model, and the difference from plain Keras."""
+    """Whether XLA compiles a Sequential model's layers, and the difference from plain Keras."""
 
     def trained(optimizer):
         noting = Noting()

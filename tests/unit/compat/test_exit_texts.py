@@ -8,7 +8,8 @@ import pytest
 from keras_parallax.compat import exit_texts
 
 # Without the package, whose import takes longer than all else.
-CODE = """
+CODE = (
+    """
 import atexit, importlib.util, sys, threading, warnings
 
 spec = importlib.util.spec_from_file_location('exit_texts', %r)
@@ -17,7 +18,9 @@ spec.loader.exec_module(exit_texts)
 noted = []
 exit_texts.install(noted.append)
 atexit.register(lambda: print(noted))
-""" % exit_texts.__file__
+"""
+    % exit_texts.__file__
+)
 
 
 def noted_by(code):

@@ -97,7 +97,11 @@ def _of_v2(optimizer: Any) -> RowsOfV2:
 def _of_keras3(optimizer: Any) -> RowsOfKeras3:
     rho, epsilon = float(optimizer.rho), float(optimizer.epsilon)
     momentum = float(optimizer.momentum)
-    names = ('velocity',) + ('momentum',) * (momentum > 0) + ('average_gradient',) * bool(optimizer.centered)
+    names = (
+        ('velocity',)
+        + ('momentum',) * (momentum > 0)
+        + ('average_gradient',) * bool(optimizer.centered)
+    )
     return RowsOfKeras3(
         tuple((name, 0.0) for name in names),
         with_momentum if momentum > 0 else formula_of_keras3,
