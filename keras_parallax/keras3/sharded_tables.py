@@ -2,7 +2,7 @@
 
 import collections
 import functools
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple, cast
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from keras_parallax.engine.session.graph_scope import GraphScope, WeightRecord, 
 from keras_parallax.engine.step.joint_pulls import joint_pulls
 from keras_parallax.engine.step.train_step import TrainStep
 from keras_parallax.engine.tables.row_transfer import ShardedRows, row_blocks
+from keras_parallax.engine.updates.adapter_base import OptimizerState
 from keras_parallax.engine.updates.keras_slots import weight_of
 from keras_parallax.engine.updates.optimizers import RowsOfKeras3, RowsOfV2
 from keras_parallax.errors import IdOutOfRangeError, ParallaxError, PlanError
@@ -341,7 +342,8 @@ class TableStep:
         )
 
     def _rows_of_slot(self, table: Table, name: str) -> ShardedRows:
-        state = self.step.operations.state
+        # That of an optimizer of which all is known.
+        state = cast(OptimizerState, self.step.operations.state)
         slot = state.slots[table.variable][state.names.index(name)]
         if not isinstance(slot, list):
             return rows_of(slot, table.shape)

@@ -1,8 +1,8 @@
 """Why a process ends, for the other workers: by which exception, or by what `sys.exit` was given.
 
 Python asks `sys.excepthook` to show an exception, but a script may have a hook of its own, and
-nobody is asked about `sys.exit`, `raise SystemExit` or an exception in a thread. A worker that imports the package
-notes these, and tells the other workers if it ends before its job has begun.
+nobody is asked about `sys.exit`, `raise SystemExit` or an exception in a thread. A worker that
+imports the package notes these, and tells the other workers if it ends before its job has begun.
 """
 
 import atexit
