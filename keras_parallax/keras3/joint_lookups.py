@@ -6,7 +6,6 @@ from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Set
 
 from keras_parallax.compat import keras3_api
 from keras_parallax.compat.keras3_api import keras
-from keras_parallax.errors import PlanError
 from keras_parallax.keras3 import embedding_layer
 from keras_parallax.keras3.embedding_layer import given
 from keras_parallax.keras3.sharded_tables import JointPull
@@ -47,9 +46,7 @@ def _run_through_graph(original: Callable[..., Any]) -> Callable[..., Any]:
         compiles = call_fn is None and self in compiled_graphs and backend.is_traced()
         least = 1 if compiles else 2
         known = [] if call_fn else _known_nodes(self, keras.tree.flatten(inputs), least)
-        if compiles:
-            _check_known(self, known)
-        elif sum(node.ids is not None for node in known) < least:
+        if not compiles and sum(node.ids is not None for node in known) < least:
             return original(self, inputs, operation_fn, call_fn)
         ready = _ready_calls(known)
 
@@ -65,23 +62,30 @@ def _run_through_graph(original: Callable[..., Any]) -> Callable[..., Any]:
     return _run_through_graph
 
 
-def _check_known(function: Any, known: List[_Node]) -> None:
-    """Refuses to have XLA compile a model whose rows cannot all be pulled before."""
-    pulled = {id(node.operation) for node in known if node.ids is not None}
-    unknown = {id(node.operation) for node in known if node.ids is None and _looks_up(node)}
-    for layer in keras3_api.layers_of(function):
-        variable = embedding_layer.table_of(layer)
-        if variable is not None and (id(layer) not in pulled or id(layer) in unknown):
-            raise PlanError(
-                'jit_compile=True needs the ids of each table before the model is called, but '
-                'those of %s are computed by a layer, or looked up within one. Leave jit_compile '
-                "out, keep the table from being sharded (overrides={%r: 'dense'}), or use "
-                "KERAS_BACKEND='jax'." % (variable.table.name, layer.name)
-            )
+def looked_up_alone(model: Any) -> List[Any]:
+    """The layers of a model whose ids are known no earlier than in a layer's call.
 
-
-def _looks_up(node: _Node) -> bool:
-    return embedding_layer.table_of(node.operation) is not None
+    Each step makes a call of its own for each of their lookups.
+    """
+    graph = keras3_api.function_of(model)
+    nodes = keras3_api.nodes_of(graph) if graph is not None else []
+    known = {id(one) for one in graph.inputs} if graph is not None else set()
+    needed = _needed_for_ids(nodes)
+    at_once: Dict[int, bool] = {}
+    for node in nodes:
+        are_known = all(id(one) in known for one in node.input_tensors)
+        if id(node) in needed and are_known:
+            known.update(map(id, node.outputs))
+        if not node.is_input and embedding_layer.table_of(node.operation) is not None:
+            is_at_once = are_known and embedding_layer.calls_ours(node.operation)
+            layer = id(node.operation)
+            at_once[layer] = at_once.get(layer, True) and is_at_once
+    layers = keras3_api.layers_of(model)
+    return [
+        layer
+        for layer in layers
+        if embedding_layer.table_of(layer) is not None and not at_once.get(id(layer), False)
+    ]
 
 
 def _known_nodes(function: Any, inputs: List[Any], least: int) -> List[_Node]:

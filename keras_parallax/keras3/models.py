@@ -182,6 +182,14 @@ def _check_xla(model: Any, scope: Keras3Scope) -> None:
                 'functional or Sequential: XLA cannot compile the exchange of gradients, and must '
                 "know where it begins. Leave it out, or use KERAS_BACKEND='jax'."
             )
+        alone = [layer.name for layer in joint_lookups.looked_up_alone(model)]
+        if alone:
+            raise PlanError(
+                'jit_compile=True needs the ids of each table before the model is called, but '
+                'those of %s are computed by a layer, or looked up within one. Leave jit_compile '
+                "out, keep the table from being sharded (overrides={%r: 'dense'}), or use "
+                "KERAS_BACKEND='jax'." % (', '.join(alone), alone[0])
+            )
         joint_lookups.compiled_graphs.add(graph)
     elif graph is not None:
         joint_lookups.compiled_graphs.discard(graph)

@@ -4,10 +4,13 @@ from typing import Any
 
 from keras_parallax.compat.keras3_variable import TableVariable
 from keras_parallax.errors import ScopeError
-from keras_parallax.keras3 import optimizer
+from keras_parallax.keras3 import joint_lookups, optimizer
 from keras_parallax.keras3.scope import Keras3Scope
 from keras_parallax.planning.classify import DENSE
 from keras_parallax.planning.plan import Plan, PlannedVariable
+
+#: Ends the reason of a table whose rows no call pulls together with those of others.
+_ALONE = '; a layer computes its ids, so each lookup costs a call of its own'
 
 
 def plan_of(model: Any, scope: Keras3Scope) -> Plan:
@@ -39,10 +42,14 @@ def plan_of(model: Any, scope: Keras3Scope) -> Plan:
     plan = step.step.plan if step is not None else Plan((), 1)
     tables = own._parallax_tables
     of_tables = dict(zip((one.table for one in tables), plan.variables))
+    alone = {id(layer) for layer in joint_lookups.looked_up_alone(model)}
     variables = []
     for variable in model.trainable_variables:
         if isinstance(variable, TableVariable):
-            variables.append(of_tables[variable.table]._replace(name=variable.table.name))
+            planned = of_tables[variable.table]._replace(name=variable.table.name)
+            if id(variable.layer()) in alone:
+                planned = planned._replace(reason=planned.reason + _ALONE)
+            variables.append(planned)
         else:
             name = variable.path
             variables.append(

@@ -422,7 +422,12 @@ def planned(strategy):
     plan, lines = strategy.plan(model), []
     strategy.summary(model, lines.append)
     by_name = {one.name: [one.kind, one.exchange, one.reason] for one in plan.variables}
-    return [by_name, plan.architecture, '\n'.join(lines), early]
+    with strategy:
+        other = cases.same_ids()
+        other.compile(keras.optimizers.Adagrad(RATE), 'mse')
+    other.optimizer.build(other.trainable_variables)
+    alone = [one.name for one in strategy.plan(other).variables if 'call of its own' in one.reason]
+    return [by_name, plan.architecture, '\n'.join(lines), early, alone]
 
 
 def main(folder):

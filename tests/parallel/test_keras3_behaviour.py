@@ -75,12 +75,13 @@ def test_plain_keras_loads_a_saved_model_and_weights_can_be_set(found):
 
 def test_the_plan_says_which_tables_have_shards_and_why_others_have_not(found):
     for of_rank in found:
-        planned, architecture, text, early = of_rank['planned']
+        planned, architecture, text, early, alone = of_rank['planned']
         assert early, 'one rank alone may ask, and building is a call of all'
         assert planned['item/embeddings'][:2] == ['sparse', 'servers']
         assert planned['user/embeddings'] == ['dense', 'allreduce', 'it has a regularizer']
         assert architecture == 'hybrid'
         assert 'item/embeddings' in text
+        assert alone == ['after/embeddings'], 'a layer computes its ids'
 
 
 def test_options_of_a_strategy_name_tables_with_shards_and_without(found):
