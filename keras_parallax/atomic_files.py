@@ -35,9 +35,9 @@ def written_aside(path: str) -> Iterator[str]:
     aside = _aside(path)
     try:
         yield aside
-        _sync(aside)
+        sync(aside)
         os.rename(aside, path)
-        _sync(folder)
+        sync(folder)
     finally:
         if os.path.exists(aside):
             os.remove(aside)
@@ -87,7 +87,8 @@ def _make_folders(folder: str) -> List[str]:
     return missing
 
 
-def _sync(path: str) -> None:
+def sync(path: str) -> None:
+    """Waits until a file, or the names in a folder, are on the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

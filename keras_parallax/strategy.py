@@ -1,7 +1,7 @@
 """`ParallaxStrategy`: the scope in which a model is built and compiled."""
 
 import contextlib
-from typing import Any, Callable, Dict, Iterator, Optional, Sequence, Union
+from typing import Any, Callable, Dict, Iterator, Optional, Sequence, Union, cast
 
 import psutil
 
@@ -298,7 +298,6 @@ class ParallaxStrategy:
 
         Raises:
             CheckpointError: the checkpoint is incomplete, damaged or of another model.
-            PlanError: the model is one of Keras 3.
 
         Example:
             ```python
@@ -313,13 +312,10 @@ class ParallaxStrategy:
             0
             ```
         """
-        if self._keras3 is not None:
-            raise PlanError(
-                'strategy.resume is not supported with Keras 3 yet; use model.save and '
-                'keras.saving.load_model, or train a model of Keras 2 (docs/keras3.md).'
-            )
         _require_built(model)
         with self._job.call('strategy.resume'):
+            if self._keras3 is not None:
+                return cast(int, self._keras3.resume(model, path))
             return resume.resume(model, path, show_progress=show_progress)
 
     def plan(self, model: Model) -> Plan:

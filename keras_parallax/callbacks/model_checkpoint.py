@@ -93,10 +93,14 @@ class ModelCheckpoint(keras_api.callbacks.ModelCheckpoint):
         max_delta_bytes: with `incremental`, after how many bytes of rows in them one has;
             `None` for as many as all rows have.
 
+    With Keras 3 the path ends with `.keras`, or with `.weights.h5`, whose file has no configuration
+    of the model. Both have the optimizer's state. Of the above, the numbers of other callbacks, the
+    `History` and the order of samples are not kept, and `sharded` and `incremental` are refused.
+
     Raises:
         ValueError: an argument is none of the above, or `filepath` has a field that is misspelled.
         PlanError: when training begins, if the optimizer keeps variables of which it is not known
-            what they belong to.
+            what they belong to; with Keras 3, if an argument is not supported.
 
     Example:
         ```python
@@ -131,7 +135,7 @@ class ModelCheckpoint(keras_api.callbacks.ModelCheckpoint):
         incremental = check_flag('incremental', incremental, ValueError)
         super().__init__(filepath, monitor, verbose, save_best_only, save_weights_only, mode)
         # The seventh argument of Keras 2.15 is a number of batches, and it warns of this one.
-        self.period = period
+        self.period, self.mode = period, mode
         if on_save_error not in (_RAISE, _WARN):
             raise ValueError(
                 "on_save_error must be 'raise' or 'warn', but %r was given." % (on_save_error,)
@@ -303,7 +307,7 @@ class ModelCheckpoint(keras_api.callbacks.ModelCheckpoint):
             arguments['increments'] = self._increments() if self.incremental else None
         save(self._trained, path, epochs, include_optimizer, **arguments)
         if self.max_to_keep is not None and step_of(self._trained).job.rank == 0:
-            _remove_old(self.filepath, self.max_to_keep)
+            remove_old(self.filepath, self.max_to_keep)
 
     def _increments(self) -> increments.Increments:
         limits = Limits(self.max_deltas, self.max_delta_bytes)
@@ -358,7 +362,7 @@ def _is_number(value: Any, kinds: Union[type, Tuple[type, ...]]) -> bool:
     return isinstance(value, kinds) and not isinstance(value, bool)
 
 
-def _remove_old(filepath: str, kept: int) -> None:
+def remove_old(filepath: str, kept: int) -> None:
     """Removes all but the newest that a callback has written, before a restart too, and no more.
 
     Args:

@@ -7,6 +7,7 @@ import warnings
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple, cast
 
 from keras_parallax.checkpoint import (
+    keras3_state,
     keras_file_read,
     keras_file_write,
     other_keras,
@@ -220,6 +221,8 @@ def latest_checkpoint(filepath: str) -> Optional[str]:
 
 def is_checkpoint(path: str) -> bool:
     """Whether a path is that of a checkpoint of ours; checksums are not compared."""
+    if keras3_state.read_state(path):
+        return True
     try:
         with opened(path, checked=False) as (file, _, _):
             return bool(read_state(file))
@@ -261,6 +264,9 @@ def is_written_by(filepath: str, path: str) -> bool:
 
 def state_of(path: str) -> Dict[str, Any]:
     """What a checkpoint says of its job besides weights and slots, a dict; checksums aside."""
+    of_keras3 = keras3_state.read_state(path)
+    if of_keras3:
+        return dict(_UNKNOWN, **of_keras3)
     with opened(path, checked=False) as (file, _, _):
         return dict(_UNKNOWN, **read_state(file))
 

@@ -14,6 +14,7 @@ from keras.src.initializers import random_initializers
 from keras.src.losses import loss as losses_module
 
 from keras_parallax.compat import patches
+from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.errors import StackError
 
 if not keras.__version__.startswith('3.'):
@@ -33,6 +34,9 @@ Model = keras.Model
 Trainer = next(cls for cls in Model.__mro__ if 'make_train_function' in vars(cls))
 #: The class that all of them derive from.
 BaseTrainer = next(cls for cls in Model.__mro__ if '_get_metrics_result_or_logs' in vars(cls))
+
+#: With these Keras ends an epoch whose number of batches it did not know.
+ENDS_OF_DATA = (StopIteration, tf.errors.OutOfRangeError)
 
 MEAN_REDUCTIONS = ('sum_over_batch_size', 'mean')
 WEIGHTED_MEAN = 'mean_with_sample_weight'

@@ -35,7 +35,7 @@ class StoreOfBlocks:
             self._store[key] = np.zeros(0, np.float32)
             del self._store[key]
             group = self._store._h5_entry_group
-            value.whole.copy_to(group.create_dataset(key, value.whole.shape, 'float32'))
+            value.copy_to(group.create_dataset(key, value.whole.shape, 'float32'))
 
     def __getitem__(self, key: str) -> Any:
         if type(self._store) is saving_lib.H5IOStore:

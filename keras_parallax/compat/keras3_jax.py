@@ -152,6 +152,31 @@ _LATER_DRAWS = jax_random.define_prng_impl(
 )
 
 
+def wait_for(variable: Any) -> None:
+    """Waits for what a variable is set to, which the step computes that sets it."""
+    if variable._value is not None:
+        jax.block_until_ready(variable._value)
+
+
+def sync_state(model: Any) -> None:
+    """Has the variables of a model that is in `fit` have their values."""
+    model.jax_state_sync()
+
+
+def passed_over(model: Any, arguments: Any, metrics: Any) -> Any:
+    """What the function that trains a step returns for a step that is passed over.
+
+    Args:
+        model: the model.
+        arguments: those of the function.
+        metrics: what the states of metrics are to be then, arrays; `None` leaves them.
+    """
+    *others, of_metrics = arguments[0]
+    if metrics is not None:
+        of_metrics = [jnp.asarray(value, of.dtype) for value, of in zip(metrics, of_metrics)]
+    return {}, (*others, of_metrics)
+
+
 def is_plain(ids: Any) -> bool:
     """Whether ids are an array, not a sparse one."""
     return isinstance(ids, jax.Array)

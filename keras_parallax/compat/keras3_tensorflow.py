@@ -90,6 +90,27 @@ def drawn_rows(
     return rows
 
 
+def wait_for(variable: Any) -> None:
+    """Waits for what a variable is set to; here that is there."""
+
+
+def sync_state(model: Any) -> None:
+    """Has the variables of a model that is in `fit` have their values, which they have here."""
+
+
+def passed_over(model: Any, arguments: Any, metrics: Any) -> Any:
+    """What the function that trains a step returns for a step that is passed over.
+
+    Args:
+        model: the model.
+        arguments: those of the function.
+        metrics: what the states of metrics are to be then, arrays; `None` leaves them.
+    """
+    for variable, value in zip(model.metrics_variables, metrics or []):
+        variable.assign(value)
+    return model.get_metrics_result()
+
+
 def is_traced() -> bool:
     """Whether what is computed becomes part of a function of TensorFlow's."""
     return not tf.executing_eagerly()

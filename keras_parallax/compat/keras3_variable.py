@@ -42,8 +42,14 @@ class EngineVariable(keras.Variable):
 
     def numpy(self) -> np.ndarray:
         """The whole."""
-        values: np.ndarray = self.whole.read()
+        values = np.empty(self.whole.shape, np.float32)
+        self.copy_to(values)
         return values
+
+    def copy_to(self, target: Any) -> None:
+        """Copies the whole to an array or an HDF5 dataset, once the steps so far are over."""
+        keras3_api.backend_module().wait_for(self)
+        self.whole.copy_to(target)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         return self.numpy().astype(dtype or np.float32)

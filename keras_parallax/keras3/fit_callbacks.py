@@ -3,9 +3,11 @@
 from typing import Any, Callable, List
 
 from keras_parallax.callbacks.epoch_reports import check_equal_batches, check_equal_epochs
+from keras_parallax.callbacks.model_checkpoint import ModelCheckpoint
 from keras_parallax.compat import keras3_api
 from keras_parallax.compat.keras3_api import keras
 from keras_parallax.errors import PlanError
+from keras_parallax.keras3.model_checkpoint import of_keras3
 from keras_parallax.keras3.scope import Keras3Scope
 
 #: Starts the names of the modules of our callbacks.
@@ -66,6 +68,7 @@ def with_agreement(given: Any, scope: Keras3Scope, initial_epoch: int) -> Any:
     callbacks = getattr(given, 'callbacks', given)
     own: List[Any] = list(callbacks) if isinstance(callbacks, (list, tuple)) else []
     own = own or [callbacks] * (callbacks is not None and not isinstance(callbacks, (list, tuple)))
+    own = [of_keras3(one) if isinstance(one, ModelCheckpoint) else one for one in own]
     for callback in own:
         if any(cls.__module__.startswith(_OUR_CALLBACKS) for cls in type(callback).__mro__):
             raise PlanError(

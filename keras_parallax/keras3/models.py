@@ -14,6 +14,7 @@ from keras_parallax.compat.keras3_api import keras
 from keras_parallax.engine.session.graph_scope import require_graph
 from keras_parallax.errors import MetricMismatchError, PlanError, StackError
 from keras_parallax.keras3 import (
+    checkpoints,
     embedding_layer,
     fit_callbacks,
     joint_lookups,
@@ -150,6 +151,9 @@ def _make_train_function(original: Callable[..., Any]) -> Callable[..., Any]:
         inner = self.train_function
 
         def train_function(*args: Any) -> Any:
+            passed_over = checkpoints.passed_over(self, args)
+            if passed_over is not None:
+                return passed_over
             with scope.translated(), scope.step(), joint_losses.step_of(joint):
                 return inner(*args)
 
@@ -261,9 +265,11 @@ def _fit(original: Callable[..., Any]) -> Callable[..., Any]:
             return original(self, *args, **kwargs)
         bound = signature.bind(self, *args, **kwargs)
         arguments = bound.arguments
+        first = arguments.get('initial_epoch', 0)
         arguments['callbacks'] = fit_callbacks.with_agreement(
-            arguments.get('callbacks'), scope, arguments.get('initial_epoch', 0)
+            arguments.get('callbacks'), scope, first
         )
+        checkpoints.begin_fit(self, first, scope)
         if scope.job.size > 1:
             _in_fit.add(self)
         try:
@@ -324,6 +330,9 @@ def _metrics_result(original: Callable[..., Any]) -> Callable[..., Any]:
         if scope is not None and scope.job.size > 1 and self in _in_fit:
             with scope.job.call('the end of an epoch, or of a validation'):
                 _join(scope, self.metrics_variables)
+        if scope is not None and not logs:
+            # The last step was passed over.
+            logs = self.get_metrics_result()
         return original(self, logs)
 
     return _get_metrics_result_or_logs

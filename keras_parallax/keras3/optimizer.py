@@ -306,20 +306,32 @@ def _check_models(optimizer: Any, variables: Sequence[Any]) -> None:
 
 
 def _broadcast(scope: Keras3Scope, variables: Sequence[Any]) -> None:
-    """Sets variables to the values of rank 0, those of tables and whole numbers apart."""
-    floats = [
-        one for one in variables if not _is_table(one) and keras.backend.is_float_dtype(one.dtype)
-    ]
-    own = [keras.ops.convert_to_numpy(variable.value) for variable in floats]
+    """Sets variables to the values of rank 0, those of the engine and whole numbers apart."""
+    floats = [one for one in variables if keras.backend.is_float_dtype(one.dtype)]
+    _set_to_rank_0(scope, floats)
+
+
+def _set_to_rank_0(scope: Keras3Scope, variables: Sequence[Any]) -> None:
+    own_to_keras = [one for one in variables if not isinstance(one, EngineVariable)]
+    own = [keras.ops.convert_to_numpy(variable.value) for variable in own_to_keras]
     if scope.job.size == 1:
         return
-    for variable, value in zip(floats, scope.broadcast(own)):
+    for variable, value in zip(own_to_keras, scope.broadcast(own)):
         variable.assign(value)
 
 
 def broadcast_rest(scope: Keras3Scope, model: Any) -> None:
     """Sets what a model has besides trainable weights to the values of rank 0."""
     _broadcast(scope, model.non_trainable_variables)
+
+
+def broadcast_all(scope: Keras3Scope, model: Any) -> None:
+    """Sets a model, and the state of its optimizer, to those of rank 0; tables are there already.
+
+    Whole numbers of the model are seeds, of which every worker has its own.
+    """
+    _broadcast(scope, model.variables)
+    _set_to_rank_0(scope, model.optimizer.variables)
 
 
 def is_wrapped(optimizer: Any) -> bool:

@@ -32,9 +32,6 @@ GRAPH = tf.Graph()
 #: The packages whose exceptions may hide another one, or that a worker is gone.
 _FRAMEWORKS = ('tensorflow', 'jax', 'jaxlib')
 
-#: With these Keras ends an epoch whose number of batches it did not know.
-_ENDS_OF_DATA = (StopIteration, tf.errors.OutOfRangeError)
-
 _open: Optional['Keras3Scope'] = None
 
 
@@ -170,7 +167,7 @@ class Keras3Scope:
             cause, self._error = self._error, None
             if cause is not None:
                 raise cause from error
-            if isinstance(error, _ENDS_OF_DATA):
+            if isinstance(error, keras3_api.ENDS_OF_DATA):
                 raise
             if self.job.size > 1 and type(error).__module__.split('.')[0] in _FRAMEWORKS:
                 self.job.watch.await_problem()
@@ -183,7 +180,7 @@ class Keras3Scope:
         if self.job.size == 1 or keras3_api.backend_module().IS_ASYNCHRONOUS:
             # The others hear of its pushes, and of the collectives that it calls from Python.
             return contextlib.nullcontext()
-        return self.job.activity.step(lockstep=True, ends_of_data=_ENDS_OF_DATA)
+        return self.job.activity.step(lockstep=True, ends_of_data=keras3_api.ENDS_OF_DATA)
 
     def collective_of(self, name: str) -> Callable[..., Any]:
         """The collectives of a step that calls them from Python, as `Job.collective` runs them.
@@ -197,6 +194,13 @@ class Keras3Scope:
                 return self.job.collective(act)
 
         return collective
+
+    def resume(self, model: Any, path: Optional[str]) -> int:
+        """As `strategy.resume`, for models of Keras 3."""
+        # Only now: it needs optimizers, which need this module.
+        from keras_parallax.keras3 import checkpoints
+
+        return checkpoints.go_on(model, path, self)
 
     def broadcast(self, values: List[np.ndarray]) -> List[np.ndarray]:
         """The arrays of rank 0, of the same shapes and dtypes everywhere. A collective call."""

@@ -137,17 +137,21 @@ def whole_model(strategy, folder):
 
 
 class BrokenOff(keras.callbacks.Callback):
-    """Breaks training off in an epoch."""
+    """Breaks training off after a batch of an epoch, numbers from 0."""
 
     class Error(Exception):
         """What it raises."""
 
+    def __init__(self, epoch, batch):
+        super().__init__()
+        self._place, self._epoch = (epoch, batch), None
+
     def on_train_batch_end(self, batch, logs=None):
-        if self.model._epoch == 2 and batch == 1:
+        if (self._epoch, batch) == self._place:
             raise self.Error
 
     def on_epoch_begin(self, epoch, logs=None):
-        self.model._epoch = epoch
+        self._epoch = epoch
 
 
 def backed_up(strategy, folder):
@@ -176,7 +180,7 @@ def backed_up(strategy, folder):
     with strategy:
         model = built(OPTIMIZERS['Adam']())
     try:
-        fit(model, own, BATCH, [*callbacks(), BrokenOff()])
+        fit(model, own, BATCH, [*callbacks(), BrokenOff(2, 1)])
     except BrokenOff.Error:
         pass
     saved = sorted(name for name in os.listdir(folder) if name.startswith('after'))
@@ -198,12 +202,80 @@ def backed_up(strategy, folder):
     }
 
 
+def resumed(strategy, folder, ending):
+    """What a job goes on from that was broken off within an epoch, and how it ends."""
+    rank, ranks = strategy.rank, strategy.size
+    own, joined = (
+        [
+            np.concatenate(of)
+            for of in zip(
+                *((*x, y) for first in (0, STEPS) for x, y in batches(of_rank, ranks, first))
+            )
+        ]
+        for of_rank in (rank, None)
+    )
+    # Six batches an epoch: it saves in the first one, and twice in the second.
+    pattern = os.path.join(folder, 'at-{epoch}-{batch:02d}' + ending)
+
+    def fit(model, data, size, callbacks=(), first=0):
+        *x, y = data
+        history = model.fit(
+            x,
+            y,
+            batch_size=size,
+            initial_epoch=first,
+            epochs=3,
+            shuffle=False,
+            verbose=0,
+            callbacks=list(callbacks),
+        )
+        return history.history['loss']
+
+    def saver():
+        return kp.callbacks.ModelCheckpoint(pattern, save_steps=4, max_to_keep=2)
+
+    plain = built(cases.summing(OPTIMIZERS['Adagrad']()))
+    losses = fit(plain, joined, BATCH * ranks)
+    with strategy:
+        model = built(OPTIMIZERS['Adagrad']())
+    try:
+        fit(model, own, BATCH, [saver(), BrokenOff(1, 3)])
+    except BrokenOff.Error:
+        pass
+    strategy._job.barrier()
+    latest = kp.latest_checkpoint(pattern)
+    strategy._job.barrier()
+    with strategy:
+        model = built(OPTIMIZERS['Adagrad']())
+    first = strategy.resume(model, latest)
+    of_rest = fit(model, own, BATCH, [saver()], first)
+    strategy._job.barrier()
+    with strategy:
+        other = built(keras.optimizers.Lion(RATE))
+    try:
+        strategy.resume(other, kp.latest_checkpoint(pattern))
+        refused = None
+    except kp.CheckpointError as error:
+        refused = 'Adagrad' in str(error) and 'Lion' in str(error)
+    ours, others = model.get_weights(), plain.get_weights()
+    return {
+        'latest': os.path.basename(latest),
+        'first': first,
+        'losses': float(np.abs(np.subtract(of_rest, losses[1:])).max()),
+        'difference': max(float(np.abs(own - of).max()) for own, of in zip(ours, others)),
+        'left': sorted(name for name in os.listdir(folder) if name.startswith('at-')),
+        'refused': refused,
+    }
+
+
 def main(folder, names):
     strategy = kp.ParallaxStrategy()
     found = {name: goes_on(strategy, folder, name) for name in names}
     if 'Adam' in names:
         found['model'] = whole_model(strategy, folder)
         found['backed up'] = backed_up(strategy, folder)
+        found['.keras'] = resumed(strategy, folder, '.keras')
+        found['.weights.h5'] = resumed(strategy, folder, '.weights.h5')
     with open(os.path.join(folder, '%d.json' % strategy.rank), 'w') as file:
         json.dump(found, file)
 

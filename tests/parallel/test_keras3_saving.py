@@ -69,3 +69,15 @@ def test_a_fit_that_was_broken_off_goes_on_from_what_keras_has_backed_up(found):
         assert backed_up['difference'] < BOUND
         assert backed_up['of the last file'] == 0
         assert not backed_up['left']
+
+
+@pytest.mark.parametrize('ending', ('.keras', '.weights.h5'))
+def test_a_job_goes_on_within_an_epoch_from_its_newest_checkpoint(found, ending):
+    for of_rank in found:
+        of_file = of_rank[ending]
+        assert of_file['latest'] == 'at-2-02' + ending
+        assert of_file['first'] == 1
+        assert of_file['losses'] < BOUND, 'the epoch counts the batches before, too'
+        assert of_file['difference'] < BOUND
+        assert len([name for name in of_file['left'] if name.endswith(ending)]) == 2
+        assert of_file['refused']
