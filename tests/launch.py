@@ -1,5 +1,6 @@
 """Starts parallel jobs for the tests: with `horovodrun`, with `mpirun`, as a scheduler does."""
 
+import contextlib
 import json
 import os
 import re
@@ -171,6 +172,17 @@ def _run(command, environ, limit, must_start):
     if not started and (hangs or code):
         return None
     return Outcome(None if hangs else code, ''.join(lines))
+
+
+def read_terminal(descriptor):
+    """What was written to a pseudo-terminal whose other end is closed; closes this one, too."""
+    shown = b''
+    # Linux hands over in parts, and ends with an error.
+    with contextlib.suppress(OSError):
+        for part in iter(lambda: os.read(descriptor, 65536), b''):
+            shown += part
+    os.close(descriptor)
+    return shown
 
 
 def wait_until(condition, explain, limit=LIMIT_SECONDS):

@@ -12,6 +12,7 @@ import keras
 from keras.src.backend.common import global_state
 from keras.src.initializers import random_initializers
 from keras.src.losses import loss as losses_module
+from keras.src.trainers.data_adapters import array_data_adapter
 
 from keras_parallax.compat import patches
 from keras_parallax.compat.tensorflow_api import tf
@@ -183,6 +184,11 @@ def batches_of_validation(model: Any) -> Any:
 def first_size(data: Any) -> Any:
     """The number of samples in a batch, of arrays or tensors in any structure."""
     return keras.ops.shape(next(part for part in keras.tree.flatten(data) if part is not None))[0]
+
+
+def are_arrays(data: Any) -> bool:
+    """Whether `fit` takes data for arrays, which it may shuffle."""
+    return bool(array_data_adapter.can_convert_arrays((data,)))
 
 
 def added_losses(layer: Any) -> bool:

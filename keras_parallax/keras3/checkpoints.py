@@ -149,18 +149,28 @@ class PassedOver:
 passing: Any = weakref.WeakKeyDictionary()
 
 
-def begin_fit(model: Any, initial_epoch: int, scope: Keras3Scope) -> None:
+def begin_fit(model: Any, initial_epoch: int, scope: Keras3Scope, data: Any, shuffle: bool) -> None:
     """Has a `fit` pass over what was trained before, if a checkpoint says that there is something.
 
     Args:
         model: the model.
         initial_epoch: the epoch in which it begins.
         scope: the scope.
+        data: what it is given to train on.
+        shuffle: whether it shuffles arrays.
     """
     passing.pop(model, None)
     position = positions.pop(model, None)
     if position is not None and position.epoch == initial_epoch:
         passing[model] = PassedOver(position, scope.job.rank)
+        if shuffle and keras3_api.are_arrays(data):
+            warnings.warn(
+                'fit goes on after batch %d of epoch %d, and shuffles its arrays in an order that '
+                'no checkpoint keeps: some samples are trained twice in this epoch, and others '
+                'not at all. Use shuffle=False, or save after epochs.'
+                % (position.batch, position.epoch + 1),
+                stacklevel=3,
+            )
 
 
 def passed_over(model: Any, arguments: Any) -> Any:

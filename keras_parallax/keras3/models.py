@@ -269,7 +269,8 @@ def _fit(original: Callable[..., Any]) -> Callable[..., Any]:
         arguments['callbacks'] = fit_callbacks.with_agreement(
             arguments.get('callbacks'), scope, first
         )
-        checkpoints.begin_fit(self, first, scope)
+        shuffles = bool(arguments.get('shuffle', True))
+        checkpoints.begin_fit(self, first, scope, arguments.get('x'), shuffles)
         if scope.job.size > 1:
             _in_fit.add(self)
         try:

@@ -126,8 +126,7 @@ def test_a_terminal_gets_a_line_as_often_as_it_is_drawn():
     ours, theirs = pty.openpty()
     without_prefix("printf '%s'" % FORWARDED, stdout=theirs)
     os.close(theirs)
-    assert b'\rhalf\rwhole\r\nTue Nov 24' in os.read(ours, 1000)
-    os.close(ours)
+    assert b'\rhalf\rwhole\r\nTue Nov 24' in launch.read_terminal(ours)
 
 
 @pytest.mark.parametrize('script, code', [('exit 3', 3), ('kill -9 $$', 137)])

@@ -5,6 +5,7 @@ import pty
 import re
 import subprocess
 
+import launch
 import pytest
 import run_alone
 
@@ -68,9 +69,7 @@ def test_a_terminal_gets_the_bar_as_it_is_drawn(tmp_path):
     ours, theirs = pty.openpty()
     run(tmp_path, stdout=theirs)
     os.close(theirs)
-    shown = os.read(ours, 65536)
-    os.close(ours)
-    assert shown == b'\rhalf\rwhole\r\nof the launcher\r\nlast'
+    assert launch.read_terminal(ours) == b'\rhalf\rwhole\r\nof the launcher\r\nlast'
 
 
 def test_a_job_that_fails_says_where_the_rest_is(tmp_path):
