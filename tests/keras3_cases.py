@@ -207,6 +207,46 @@ def adding():
     return keras.Model(words, dense(1, 3)(flat))
 
 
+class Pooled(keras.Model):
+    """One table, whose rows are averaged."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.out = embedding(USERS, 4, 'user'), dense(1)
+
+    def call(self, inputs):
+        return self.out(keras.ops.mean(self.table(inputs[0]), 1))
+
+
+class PenalizedByHand(Pooled):
+    """The loss has the squares of all weights, which the script adds."""
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        loss = super().compute_loss(x, y, y_pred, sample_weight, training)
+        squares = [keras.ops.sum(keras.ops.square(of)) for of in self.trainable_variables]
+        return loss + 0.1 * sum(squares)
+
+
+class ReadByOperators(Pooled):
+    """The call computes with the variable of the table."""
+
+    def call(self, inputs):
+        table = self.table.trainable_variables[0]
+        return super().call(inputs) + keras.ops.mean(table * table[0])
+
+
+class Taken(Pooled):
+    """The model has the variable of its table among its own."""
+
+    def build(self, shape):
+        self.table.build(None)
+        self.read = self.table.embeddings
+        self.out.build((None, 4))
+
+    def call(self, inputs):
+        return super().call(inputs) + keras.ops.mean(keras.ops.transpose(self.read))
+
+
 class Case:
     """How a model is trained.
 
@@ -383,6 +423,9 @@ CASES = {
         lambda: _of.AdamW(0.01),
         lambda: dict(loss='mse', jit_compile=True),
     ),
+    'penalized_by_hand': Case(PenalizedByHand, _adagrad),
+    'read_by_operators': Case(ReadByOperators, _adagrad),
+    'taken': Case(Taken, _adagrad),
     'shared': Case(shared, _adagrad),
     'same_ids': Case(same_ids, _adagrad),
     'alike_rows': Case(alike_rows, _adagrad),

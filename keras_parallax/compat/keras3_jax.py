@@ -152,6 +152,11 @@ _LATER_DRAWS = jax_random.define_prng_impl(
 )
 
 
+def may_differentiate() -> bool:
+    """Whether what is computed outside of stateless scopes may be differentiated later."""
+    return False
+
+
 def wait_for(variable: Any) -> None:
     """Waits for what a variable is set to, which the step computes that sets it."""
     if variable._value is not None:

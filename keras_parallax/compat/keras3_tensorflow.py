@@ -8,7 +8,7 @@ import tensorflow as tf
 from keras.src.backend.common.masking import get_keras_mask, set_keras_mask
 from keras.src.backend.tensorflow import random as tf_random
 from keras.src.random.seed_generator import draw_seed
-from tensorflow.python.eager import context
+from tensorflow.python.eager import context, record
 
 from keras_parallax.compat.horovod_api import hvd
 
@@ -88,6 +88,11 @@ def drawn_rows(
     scaled = drawn * (high - low) + low if kind == 'uniform' else drawn * high + low
     rows: np.ndarray = tf.reshape(scaled, shape).numpy()
     return rows
+
+
+def may_differentiate() -> bool:
+    """Whether what is computed may be differentiated later."""
+    return not tf.executing_eagerly() or record.could_possibly_record()
 
 
 def wait_for(variable: Any) -> None:

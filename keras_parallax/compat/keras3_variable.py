@@ -1,5 +1,6 @@
 """Variables of Keras whose values the engine keeps: tables, and the slots of tables."""
 
+import sys
 import weakref
 from typing import Any, Callable
 
@@ -68,21 +69,72 @@ class EngineVariable(keras.Variable):
         return value
 
 
+#: Functions of Keras's backends by which an operation makes a tensor of a variable.
+_CONVERSIONS = ('convert_to_tensor', '__tf_tensor__')
+#: The packages that handle variables without computing with them.
+_FRAMEWORKS = ('keras', 'jax', 'jaxlib', 'tensorflow')
+
+
+def _computes(frame: Any) -> bool:
+    """Whether the function of a frame, which reads a variable's value, computes with the whole."""
+    module, name = frame.f_globals.get('__name__', ''), frame.f_code.co_name
+    if module.startswith('keras.src.backend.') and name in _CONVERSIONS:
+        return True
+    if module == 'keras.src.backend.common.variables':
+        # Of these, `__add__` and the like are what a script calls by an operator.
+        return name.startswith('__') and name not in ('__init__', '__repr__', '__array__')
+    if not in_stateless_scope() or module.startswith('keras_parallax.'):
+        return False
+    return name == '__jax_array__' or module.split('.')[0] not in _FRAMEWORKS
+
+
 class TableVariable(EngineVariable):
     """The weight of an `Embedding` whose table the engine keeps.
 
-    By its zero the loss is differentiated; the gradient of it is that of the rows of a batch.
+    By its zero the loss is differentiated; the gradient of it is that of the rows of a batch. What
+    computes with the whole table, and is differentiated, has every worker hold it.
 
     Args:
         table: the `keras3.sharded_tables.Table`.
         name: the name of the weight.
         scope: the `keras3.scope.Keras3Scope` in which the layer was built.
         layer: the layer.
+        make_dense: function of the layer and a reason, which returns the variable of Keras that has
+            the table from then on.
+
+    Attributes:
+        table, scope: as given.
+        layer: a weak reference to it.
+        dense: the variable of Keras that has the table now, or `None`.
     """
 
-    def __init__(self, table: Any, name: str, scope: Any, layer: Any) -> None:
+    def __init__(
+        self, table: Any, name: str, scope: Any, layer: Any, make_dense: Callable[[Any, str], Any]
+    ) -> None:
         self.table, self.scope, self.layer = table, scope, weakref.ref(layer)
+        self.dense: Any = None
+        self._make_dense = make_dense
         super().__init__(name, trainable=True)
+
+    @property
+    def value(self) -> Any:
+        """The zero for what handles variables, the whole for what computes with it."""
+        if self.dense is not None:
+            return self.dense.value
+        if not _computes(sys._getframe(1)):
+            return super().value
+        if in_stateless_scope() or keras3_api.backend_module().may_differentiate():
+            return self._make_dense(self.layer(), 'it is read whole').value
+        return keras.ops.convert_to_tensor(self.numpy())
+
+    def numpy(self) -> np.ndarray:
+        """The whole."""
+        values: np.ndarray = super().numpy() if self.dense is None else self.dense.numpy()
+        return values
+
+    def assign(self, value: Any) -> Any:
+        """As `EngineVariable.assign`."""
+        return super().assign(value) if self.dense is None else self.dense.assign(value)
 
     @property
     def whole(self) -> Any:

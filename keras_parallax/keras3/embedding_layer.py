@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import inspect
+import sys
 import threading
 import weakref
 from typing import Any, Callable, Iterator, List, Optional, Tuple
@@ -17,6 +18,9 @@ from keras_parallax.keras3.start_values import StartValues
 
 #: The attribute in which Keras's layer has its table.
 _WEIGHT = '_embeddings'
+
+#: The methods in which a layer takes the variables that it has, its own or those of others.
+_MAKING = ('__init__', 'build')
 
 #: From layers to the scopes in which they were made.
 _scopes: Any = weakref.WeakKeyDictionary()
@@ -105,7 +109,7 @@ def make_dense(layer: Any, reason: str) -> Any:
     def make() -> Any:
         return keras.Variable(start, shape=table.shape, dtype='float32', name=variable.name)
 
-    made = keras3_api.replace_weight(layer, _WEIGHT, make)
+    made = variable.dense = keras3_api.replace_weight(layer, _WEIGHT, make)
     table.given_up(reason)
     return made
 
@@ -151,7 +155,7 @@ def _build(original: Callable[..., None]) -> Callable[..., None]:
         shape = (self.input_dim, self.output_dim)
         table = scope.new_table(name, StartValues(self.embeddings_initializer, shape))
         self._embeddings = keras3_api.new_weight(
-            self, lambda: TableVariable(table, 'embeddings', scope, self)
+            self, lambda: TableVariable(table, 'embeddings', scope, self, make_dense)
         )
         if not keras3_api.backend_module().CAN_COMPILE:
             self.supports_jit = False
@@ -177,8 +181,12 @@ def _call(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _embeddings(original: Any) -> property:
     def embeddings(self: Any) -> Any:
-        if table_of(self) is not None and keras3_api.is_in_call():
-            make_dense(self, 'a layer reads it whole')
+        if table_of(self) is not None:
+            if keras3_api.is_in_call():
+                make_dense(self, 'a layer reads it whole')
+            elif sys._getframe(1).f_code.co_name in _MAKING:
+                # Keras counts it among the variables of what is being made.
+                make_dense(self, 'another layer takes its variable')
         return original.fget(self)
 
     return property(embeddings)

@@ -101,6 +101,7 @@ def _rank_of(model: Any) -> int:
 def _compile(original: Callable[..., None]) -> Callable[..., None]:
     signature = inspect.signature(original)
 
+    @functools.wraps(original)
     def compile(self: Any, *args: Any, **kwargs: Any) -> None:
         tables = embedding_layer.tables_in(self)
         scope = open_scope() or (tables[0].scope if tables else None)
@@ -225,7 +226,8 @@ def _are_sums(metric: Any) -> bool:
     if getattr(metric, 'parallax_states_are_sums', False):
         return True
     for cls in type(metric).__mro__:
-        if cls.__module__.startswith('keras.'):
+        # Those of keras-rs are means over lists of samples.
+        if cls.__module__.split('.')[0] in ('keras', 'keras_rs'):
             return cls.__name__ not in _NO_SUMS and cls is not keras.metrics.Metric
         if not {'update_state', 'result'}.isdisjoint(vars(cls)):
             return False

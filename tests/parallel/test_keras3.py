@@ -19,7 +19,8 @@ BOUND_OF_16_BITS = 1e-2
 #: Cases whose tables every rank holds, because the engine cannot update them by rows.
 DENSE = (
     'adamw ftrl lamb adafactor muon schedule_free loss_scale clipnorm clipvalue global_clipnorm '
-    'weight_decay ema accumulated tied mixed_float16 bfloat16 xla_without_tables'
+    'weight_decay ema accumulated tied mixed_float16 bfloat16 xla_without_tables '
+    'penalized_by_hand read_by_operators taken'
 ).split() + ['multi'] * hasattr(keras.optimizers, 'MultiOptimizer')
 #: Cases with fewer tables that have shards than two.
 TABLES = dict(
@@ -57,6 +58,9 @@ FEW = (
     'masked_weights',
     'adamw',
     'tied',
+    'penalized_by_hand',
+    'read_by_operators',
+    'taken',
 )
 
 
@@ -106,7 +110,7 @@ def on_jax(tmp_path_factory):
     return found_by('jax', 2, [*FEW, *REFUSED], tmp_path_factory.mktemp('jax'))
 
 
-@pytest.mark.parametrize('case', [*OPTIMIZERS, *WAYS, 'adamw', 'tied', 'ema', 'loss_scale'])
+@pytest.mark.parametrize('case', dict.fromkeys([*OPTIMIZERS, *WAYS, *FEW, 'ema', 'loss_scale']))
 def test_two_workers_equal_plain_keras_3_with_tensorflow(on_tensorflow, case):
     check(on_tensorflow(case), case)
 

@@ -121,6 +121,10 @@ class ParallaxSession(session_hooks.HookedSession):
 
     def partial_run_setup(self, fetches: Any, feeds: Any = None) -> Any:
         """Sets up as `tf.Session.partial_run_setup` does."""
+        # TensorFlow begins with all of it at once.
+        graph = self._scope.session.graph
+        elements = [graph.as_graph_element(fetch) for fetch in variable_changes.flat(fetches)]
+        self._require_no_step([getattr(element, 'op', element).name for element in elements])
         return super(ParallaxSession, self._scope.session).partial_run_setup(fetches, feeds)
 
     def list_devices(self) -> Any:
@@ -175,15 +179,19 @@ class ParallaxSession(session_hooks.HookedSession):
 
     def run_part(self, handle: Any, call: Any) -> Any:
         """Runs a part of what was set up, which is no training step, in the scope's session."""
-        if self._scope.runs.steps_run_by(call.operation_names):
-            raise ScopeError(
-                'A training step runs in one piece: run it with session.run, or by Keras, not with '
-                'session.partial_run.'
-            )
+        self._require_no_step(call.operation_names)
         self._scope.table_initializers.before(call.operation_names)
         noting = self._scope.written_rows.of_run(call.operation_names)
         with noting.noted(marked=False), self._scope.sessions.in_use() as session:
             return session.run_part_here(handle, call)
+
+    def _require_no_step(self, names: Sequence[str]) -> None:
+        """Raises `ScopeError` if operations of these names run a training step."""
+        if self._scope.runs.steps_run_by(names):
+            raise ScopeError(
+                'A training step runs in one piece: run it with session.run, or by Keras, not with '
+                'session.partial_run.'
+            )
 
     def _run_connected(self, steps: Sequence[RunInterface], call: Any) -> Any:
         """Runs training steps whose pulls go through the host's leader."""

@@ -12,11 +12,14 @@ from keras_parallax.framework_types import Graph
 _CHANGES = (
     'Apply',
     'Assign',
+    'CountUpTo',
     'DestroyResource',
     'PyFunc',
     'ResourceApply',
+    'ResourceCountUpTo',
     'ResourceScatter',
     'ResourceSparseApply',
+    'ResourceStridedSliceAssign',
     'ScatterAdd',
     'ScatterDiv',
     'ScatterMax',
@@ -28,6 +31,7 @@ _CHANGES = (
     'ScatterSub',
     'ScatterUpdate',
     'SparseApply',
+    'StridedSliceAssign',
 )
 
 
@@ -73,7 +77,7 @@ class Changes:
             owner: the `tf.Graph`.
             fetches: what is run, in any form that `tf.Session.run` takes.
         """
-        flat = _flat(fetches)
+        flat = flat(fetches)
         key = tuple(fetch if isinstance(fetch, str) else id(fetch) for fetch in flat)
         # Kept with what has these ids, so that nothing else gets them.
         if key not in self._known:
@@ -108,15 +112,40 @@ def changes_variables(owner: Graph, fetches: Sequence[Any]) -> bool:
             elements.append(owner.as_graph_element(fetch))
         except (TypeError, ValueError, KeyError):
             return True
-    return any(
-        operation.type.startswith(_CHANGES) for operation in graph_queries.ancestors(elements)
-    )
+    operations = graph_queries.ancestors(elements)
+    if any(operation.type.startswith(_CHANGES) for operation in operations):
+        return True
+    called = [operation.node_def for operation in operations if _calls(operation.node_def)]
+    return bool(called) and _functions_change(owner, called)
 
 
-def _flat(fetches: Any) -> List[Any]:
+def _calls(node: Any) -> List[str]:
+    """The names of the functions that a node calls, branches and bodies of loops among them."""
+    names = [value.func.name for value in node.attr.values() if value.HasField('func')]
+    names += [one.name for value in node.attr.values() for one in value.list.func]
+    return names
+
+
+def _functions_change(owner: Graph, nodes: Sequence[Any]) -> bool:
+    """Whether functions that some nodes call, or that these call, may change a variable."""
+    bodies = {one.signature.name: one.node_def for one in owner.as_graph_def().library.function}
+    pending, seen = [name for node in nodes for name in _calls(node)], set()
+    while pending:
+        name = pending.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        for node in bodies.get(name, ()):
+            if node.op.startswith(_CHANGES):
+                return True
+            pending += _calls(node)
+    return False
+
+
+def flat(fetches: Any) -> List[Any]:
     """The tensors, operations and names in what a session is asked to run, as a list."""
     if isinstance(fetches, dict):
         fetches = list(fetches.values())
     if not isinstance(fetches, (list, tuple)):
         return [fetches]
-    return [part for fetch in fetches for part in _flat(fetch)]
+    return [part for fetch in fetches for part in flat(fetch)]

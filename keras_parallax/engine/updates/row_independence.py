@@ -19,7 +19,7 @@ _BY_ENTRY = set(
     'Log Log1p Reciprocal Inv Sigmoid Tanh Relu Softplus Floor Ceil Round Rint Sin Cos Erf '
     'ZerosLike OnesLike IsNan IsInf IsFinite LogicalNot CheckNumerics Add Sub Mul Div RealDiv '
     'FloorDiv TruncateDiv FloorMod Mod Pow Maximum Minimum SquaredDifference Greater GreaterEqual '
-    'Less LessEqual Equal NotEqual LogicalAnd LogicalOr AddN Select DivNoNan Merge Assign '
+    'Less LessEqual Equal NotEqual LogicalAnd LogicalOr AddN AddV2 Select DivNoNan Merge Assign '
     'AssignAdd AssignSub AssignVariableOp AssignAddVariableOp AssignSubVariableOp'.split()
 )
 
