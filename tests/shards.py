@@ -28,12 +28,12 @@ def planned(name='table', shape=(7, 2), servers=(0, 1), kind='sparse', **fields)
     return PlannedVariable(name, tuple(shape), 'float32', kind, 'a test', shards, **fields)
 
 
-def table_of(values, servers=(0, 1), rank=0, size=1, name='table', **fields):
+def table_of(values, servers=(0, 1), rank=0, size=1, name='table', layout=SERVERS, **fields):
     """A `Table` whose variable has values, with shards on some servers that have none yet."""
     values = np.asarray(values, np.float32)
     variable = tf.Variable(values, name=name, use_resource=fields.pop('use_resource', False))
     plan = planned(name, values.shape, servers, **fields)
-    table = Table(variable, plan, None, SERVERS, rank, size)
+    table = Table(variable, plan, None, layout, rank, size)
     table.make_shards()
     return table
 
@@ -72,14 +72,15 @@ def scope_of(session=None, rank=0, size=1):
 
 
 @functools.lru_cache(maxsize=None)
-def _worker():
-    tasks = tf.train.ClusterSpec({'worker': ['localhost:%d' % free_port()]})
-    return tf.train.Server(tasks, 'worker', 0)
+def _workers(count):
+    addresses = ['localhost:%d' % free_port() for _ in range(count)]
+    tasks = tf.train.ClusterSpec({'worker': addresses})
+    return [tf.train.Server(tasks, 'worker', rank) for rank in range(count)]
 
 
-def worker_session():
-    """A session through a server of this process, which is the only worker of its job.
+def worker_session(workers=1):
+    """A session through the first of some servers of this process, which are a job's workers.
 
     What is built for a worker is on its device, which other sessions do not know.
     """
-    return tf.Session(_worker().target)
+    return tf.Session(_workers(workers)[0].target)

@@ -93,11 +93,10 @@ def test_a_training_step_is_run_in_one_piece(scope):
     (step,) = scope.runs.train_steps
     with tf.control_dependencies([step.whole_step]):
         stepped = tf.constant(1.0)
-    session, before = keras.backend.get_session(), model.get_weights()
+    session = keras.backend.get_session()
     handle = session.partial_run_setup([stepped], [])
     with pytest.raises(ScopeError, match='runs in one piece'):
         session.partial_run(handle, stepped)
-    np.testing.assert_array_equal(model.get_weights()[0], before[0])
 
 
 def test_what_a_session_runs_is_counted_if_it_may_change_a_variable(scope):
