@@ -66,9 +66,7 @@ def made_front(table, pull=lambda ids: None):
 def scope_of(session=None, rank=0, size=1):
     """What tables ask of a `GraphScope`."""
     job = SimpleNamespace(rank=rank, size=size)
-    return SimpleNamespace(
-        tables_by_name={}, servers=SERVERS, job=job, records={}, session=session
-    )
+    return SimpleNamespace(tables_by_name={}, servers=SERVERS, job=job, records={}, session=session)
 
 
 @functools.lru_cache(maxsize=None)

@@ -32,9 +32,7 @@ def run(session, fetches, feeds=None, detours=None, written=None):
             written.extend(names)
         write()
 
-    return row_fetches.run(
-        session.run, session, fetches, feeds, detours or Detours(), write_order
-    )
+    return row_fetches.run(session.run, session, fetches, feeds, detours or Detours(), write_order)
 
 
 def test_results_are_in_the_order_and_in_the_kind_of_list_in_which_they_were_asked_for(session):

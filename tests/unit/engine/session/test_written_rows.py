@@ -70,9 +70,7 @@ def test_a_variable_without_marks_is_written_as_a_whole(variable):
 
 def test_a_run_that_fails_or_is_not_marked_may_have_written_any_row(variable):
     written, watch = watched(variable)
-    noting = written.of_run(
-        names(tf.scatter_add(variable, tf.constant([3]), tf.ones([1, 2])))
-    )
+    noting = written.of_run(names(tf.scatter_add(variable, tf.constant([3]), tf.ones([1, 2]))))
     with pytest.raises(KeyError), noting.noted():
         raise KeyError
     assert watch.begin() == {'key'}

@@ -42,9 +42,7 @@ def step_of_model(optimizer, regularizer=None, **wrap):
         )
         layers = [table, keras.layers.Flatten(), keras.layers.Dense(1, name='out')]
         model = keras.models.Sequential(layers)
-        model.compile(
-            kp.ParallaxOptimizer(optimizer, keras=KERAS_PACKAGES[0], **wrap), 'mse'
-        )
+        model.compile(kp.ParallaxOptimizer(optimizer, keras=KERAS_PACKAGES[0], **wrap), 'mse')
     model.train_on_batch(np.zeros([2, 3]), np.ones([2, 1]))
     return step_of(model)
 

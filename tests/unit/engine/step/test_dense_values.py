@@ -54,7 +54,7 @@ def test_a_collective_in_a_thread_of_its_own_need_not_wait_for_the_one_that_wait
 
             def run(self, *arguments):
                 with lock.held():
-                    return super(Session, self).run(*arguments)
+                    return super().run(*arguments)
 
         def collective(act):
             thread = threading.Thread(target=act, args=(None,), daemon=True)

@@ -33,7 +33,7 @@ def gradients_of(loss, dense=(), tables=(), size=1, reduction=exchange.MEAN, **g
         exchange.Exchange(0, size, reduction, none, none, 'step'),
         given.pop('sync', True),
         given.pop('as_they_come', False),
-        **given
+        **given,
     )
 
 

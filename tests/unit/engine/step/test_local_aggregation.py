@@ -43,8 +43,7 @@ def test_rows_that_both_workers_need_are_pulled_once_and_each_gets_its_own(sessi
     shards.fill(table, VALUES, session)
     asked = [tf.constant([1, 3]), tf.constant([3, 5, 3])]
     found = [
-        host.pull_rows(table, 'rows', ids, hvd.Compression.none)
-        for host, ids in zip(both(), asked)
+        host.pull_rows(table, 'rows', ids, hvd.Compression.none) for host, ids in zip(both(), asked)
     ]
     (own, split), (others, no_split) = found
     rows, of_other, ids = session.run([own, others, split.ids])

@@ -20,9 +20,7 @@ class Shard:
             name: tf.Variable(tf.fill([ROWS], tf.constant(start, tf.int64)), use_resource=TF2)
             for name, start in ((IDS, NO_ID), (LAST_STEPS, -1), (STEPS_USED, 0))
         }
-        storages = {
-            name: index_storage.storage_of(weight) for name, weight in self.beside.items()
-        }
+        storages = {name: index_storage.storage_of(weight) for name, weight in self.beside.items()}
         storages[None] = index_storage.storage_of(self.values)
         self.part = id_part.make_part(1, 3, ROWS, None, 3 * ROWS, None, 'part', storages)
         self.session = tf.Session()
@@ -82,7 +80,9 @@ def test_the_index_is_made_again_from_what_the_weight_says(shard):
     assert sorted(shard.run(ids).tolist()) == [10, 12, 13]
     # As if another job had loaded the weight.
     nothing = tf.zeros([0], tf.int64)
-    shard.run([shard.part.table.replace(nothing, nothing), shard.part.free.replace(nothing, nothing)])
+    shard.run(
+        [shard.part.table.replace(nothing, nothing), shard.part.free.replace(nothing, nothing)]
+    )
     assert shard.find(10) == [WITHOUT_ROW]
     shard.run(shard.part.refilled(ids, rows))
     assert shard.find(10, 11, 12, 13) == [1, WITHOUT_ROW, 7, 10]

@@ -15,9 +15,7 @@ RULE = sgd.KNOWN.keras['SGD']
 
 def moved(of, *slots):
     with tf.Graph().as_default(), tf.Session() as session:
-        decrease, new = sgd.formula(
-            of, tf.constant([2.0]), [tf.constant([slot]) for slot in slots]
-        )
+        decrease, new = sgd.formula(of, tf.constant([2.0]), [tf.constant([slot]) for slot in slots])
         return np.ravel(session.run([decrease] + new)).tolist()
 
 
@@ -51,6 +49,4 @@ def test_the_slot_of_later_kerases_is_there_with_a_momentum_alone(momentum, slot
     of_keras3 = sgd.KNOWN.keras3['SGD'](options)
     assert tuple(name for name, _ in of_keras3.slots) == slots
     assert of_keras3.moves_all_rows == bool(slots)
-    assert of_keras3.hyperparameters(0.5, 1) == (
-        (0.5, 0.9, True) if slots else (0.5, None, False)
-    )
+    assert of_keras3.hyperparameters(0.5, 1) == ((0.5, 0.9, True) if slots else (0.5, None, False))
