@@ -31,7 +31,7 @@ class Parts:
         self.takes_weights = True
 
 
-class Model:
+class Trained:
     """A model that has a function to train it: losses are twice the mean of what it is given."""
 
     def __init__(self, terms=True):
@@ -67,7 +67,7 @@ def test_while_keras_builds_a_function_it_is_known_for_which_model():
 
 
 def test_losses_are_reported_as_the_joined_batch_has_them_and_once():
-    model = Model()
+    model = Trained()
     joint_losses.use_joint_losses(model)
     # The total is the one that is trained; a term counts as often as it says.
     assert model.train() == [80.0, 8000.0]
@@ -77,7 +77,7 @@ def test_losses_are_reported_as_the_joined_batch_has_them_and_once():
 
 
 def test_a_function_without_terms_and_weights_stays_as_it_is():
-    model = Model(terms=False)
+    model = Trained(terms=False)
     model.parts.weights = []
     function = model.train_function
     joint_losses.use_joint_losses(model)
@@ -85,7 +85,7 @@ def test_a_function_without_terms_and_weights_stays_as_it_is():
 
 
 def test_weights_that_the_workers_have_not_exchanged_are_refused():
-    model = Model()
+    model = Trained()
     joint_losses.use_joint_losses(model)
     model.train((1.0, 1.0))
     with pytest.raises(PlanError, match='train_function was called with sample weights'):
@@ -95,7 +95,7 @@ def test_weights_that_the_workers_have_not_exchanged_are_refused():
 
 
 def test_weights_that_a_batch_was_given_are_exchanged_from_then_on():
-    model = Model()
+    model = Trained()
     training = model.optimizer._parallax_training
 
     def train_on_batch(model, x, y, sample_weight, class_weight):
