@@ -4,7 +4,7 @@ import functools
 from types import SimpleNamespace
 
 import numpy as np
-from frameworks import tf
+from frameworks import TF1_6, tf
 from servers import free_port
 
 from keras_parallax.engine.job.server_layout import Servers
@@ -14,6 +14,8 @@ from keras_parallax.engine.tables.table import Table
 from keras_parallax.planning.placement import Shard, rows_of_shard
 from keras_parallax.planning.plan import PlannedVariable
 
+#: Kinds of variables: references and, where TensorFlow writes rows of them, resources.
+KINDS = [False] if TF1_6 else [False, True]
 #: Three servers on this process's CPU. Worker 0 owns the shards of two, worker 1 those of one.
 SERVERS = Servers(devices=('/device:CPU:0',) * 3, owners=(0, 1, 0))
 
@@ -28,10 +30,17 @@ def planned(name='table', shape=(7, 2), servers=(0, 1), kind='sparse', **fields)
     return PlannedVariable(name, tuple(shape), 'float32', kind, 'a test', shards, **fields)
 
 
+def variable_of(value, by_resource=False, name='variable'):
+    """A variable of one kind or the other, which begins with a value, a tensor or an array."""
+    name = tf.get_default_graph().unique_name(name, mark_as_used=False)
+    start = tf.convert_to_tensor(value)
+    return tf.get_variable(name, initializer=start, use_resource=by_resource)
+
+
 def table_of(values, servers=(0, 1), rank=0, size=1, name='table', layout=SERVERS, **fields):
     """A `Table` whose variable has values, with shards on some servers that have none yet."""
     values = np.asarray(values, np.float32)
-    variable = tf.Variable(values, name=name, use_resource=fields.pop('use_resource', False))
+    variable = variable_of(values, fields.pop('by_resource', False), name)
     plan = planned(name, values.shape, servers, **fields)
     table = Table(variable, plan, None, layout, rank, size)
     table.make_shards()

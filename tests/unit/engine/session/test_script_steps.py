@@ -1,16 +1,17 @@
 """Which steps of a script's own train a weight on one worker alone."""
 
 import pytest
+import shards
 from frameworks import tf
 
 from keras_parallax.compat import horovod_api
 from keras_parallax.engine.session.script_steps import trained_alone
 
 
-@pytest.fixture(params=[False, True], ids=['reference', 'resource'])
+@pytest.fixture(params=shards.KINDS)
 def weight(request):
     with tf.Graph().as_default():
-        yield tf.Variable([1.0, 2.0], use_resource=request.param)
+        yield shards.variable_of([1.0, 2.0], request.param)
 
 
 def found(weight, operation, tables=None):

@@ -4,6 +4,7 @@ import importlib
 
 import numpy as np
 import pytest
+import shards
 from frameworks import tf
 
 from keras_parallax.engine.session.session_contents import Contents, holders_among, keep
@@ -32,8 +33,8 @@ def iterator_over(dataset):
 
 
 def test_variables_are_no_contents_and_what_has_a_shared_name_is(graph):
-    tf.Variable(1.0, use_resource=True)
-    tf.Variable(1.0, use_resource=False)
+    shards.variable_of(1.0, by_resource=True)
+    shards.variable_of(1.0, by_resource=False)
     queue = tf.FIFOQueue(1, [tf.float32])
     tf.constant(1.0)
     assert holders_among(graph.get_operations()) == [queue.queue_ref.op]

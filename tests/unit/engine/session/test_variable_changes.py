@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
+import shards
 from frameworks import tf
 
 from keras_parallax.engine.job.activity import Activity
@@ -26,9 +27,9 @@ def step(activity):
         pass
 
 
-@pytest.mark.parametrize('by_resource', [False, True])
+@pytest.mark.parametrize('by_resource', shards.KINDS)
 def test_a_run_changes_variables_if_anything_that_it_needs_writes_to_one(graph, by_resource):
-    variable = tf.Variable([1.0, 2.0], use_resource=by_resource)
+    variable = shards.variable_of([1.0, 2.0], by_resource)
     written = {
         'assigned': tf.assign(variable, [3.0, 4.0]),
         'scattered': tf.scatter_add(variable, [1], [5.0]),

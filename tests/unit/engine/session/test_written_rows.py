@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
+import shards
 from frameworks import tf
 
 from keras_parallax.compat import tensorflow_api
@@ -13,10 +14,10 @@ from keras_parallax.engine.tables.touched_rows import RowMarks
 ROWS = 9
 
 
-@pytest.fixture(params=[False, True], ids=['reference', 'resource'])
+@pytest.fixture(params=shards.KINDS)
 def variable(request):
     with tf.Graph().as_default():
-        yield tf.Variable(tf.zeros([ROWS, 2]), use_resource=request.param)
+        yield shards.variable_of(tf.zeros([ROWS, 2]), request.param)
 
 
 def watched(variable, marked=True):

@@ -19,9 +19,9 @@ def graph():
         yield
 
 
-@pytest.fixture(params=[False, True], ids=['reference', 'resource'])
+@pytest.fixture(params=[False, True])
 def variable(request):
-    return tf.Variable(VALUES, name='words', use_resource=request.param)
+    return shards.variable_of(VALUES, request.param, 'words')
 
 
 def on_every_worker(variable):

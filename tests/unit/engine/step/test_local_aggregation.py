@@ -82,7 +82,7 @@ def test_a_whole_table_comes_to_the_host_once(session):
 
 def test_the_others_end_their_step_when_the_leader_ends_its_own(session):
     leader, other = both()
-    ended = tf.Variable(0.0, use_resource=False)
+    ended = shards.variable_of(0.0)
     with tf.device(shard_device(0)):
         taken = tf.assign(ended, 1.0).op
     session.run(ended.initializer)

@@ -12,11 +12,11 @@ from keras_parallax.engine.tables.pull import REFUSAL_MARK
 VALUES = np.random.RandomState(0).normal(size=(7, 2)).astype(np.float32)
 
 
-@pytest.fixture(params=[False, True], ids=['reference', 'resource'])
+@pytest.fixture(params=shards.KINDS)
 def table(request):
     """A table whose variable holds other values than the shards."""
     with tf.Graph().as_default(), tf.Session():
-        yield shards.table_of(VALUES - 100, use_resource=request.param)
+        yield shards.table_of(VALUES - 100, by_resource=request.param)
 
 
 def run(fetches):

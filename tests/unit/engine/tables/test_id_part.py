@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from frameworks import TF2, tf
+from shards import variable_of
 
 from keras_parallax.compat import index_storage
 from keras_parallax.engine.tables import id_hashes, id_part
@@ -15,9 +16,9 @@ class Shard:
     """Shard 1 of 3, in a session of its own."""
 
     def __init__(self):
-        self.values = tf.Variable(tf.zeros([ROWS, 1]), use_resource=TF2)
+        self.values = variable_of(tf.zeros([ROWS, 1]), TF2)
         self.beside = {
-            name: tf.Variable(tf.fill([ROWS], tf.constant(start, tf.int64)), use_resource=TF2)
+            name: variable_of(tf.fill([ROWS], tf.constant(start, tf.int64)), TF2)
             for name, start in ((IDS, NO_ID), (LAST_STEPS, -1), (STEPS_USED, 0))
         }
         storages = {name: index_storage.storage_of(weight) for name, weight in self.beside.items()}

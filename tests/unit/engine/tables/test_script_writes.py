@@ -13,16 +13,16 @@ VALUES = np.random.RandomState(0).normal(size=(7, 2)).astype(np.float32)
 ROWS = np.array([5, 0, 5])
 
 
-@pytest.mark.parametrize('by_resource', [False, True])
+@pytest.mark.parametrize('by_resource', shards.KINDS)
 def test_the_kind_of_a_write_is_told_by_its_operation(by_resource):
     with tf.Graph().as_default():
-        variable = tf.Variable(VALUES, use_resource=by_resource)
+        variable = shards.variable_of(VALUES, by_resource)
         written = {
             ASSIGN: tf.assign(variable, VALUES),
             ADD: tf.assign_add(variable, VALUES),
             SUB: tf.assign_sub(variable, VALUES),
             'Update': tf.scatter_update(variable, [1], VALUES[:1]),
-            'Mul': tf.scatter_mul(variable, [1], VALUES[:1]),
+            'Add': tf.scatter_add(variable, [1], VALUES[:1]),
             None: tf.scatter_nd_update(variable, [[1]], VALUES[:1]),
         }
         found = [script_writes.kind_of(getattr(one, 'op', one)) for one in written.values()]

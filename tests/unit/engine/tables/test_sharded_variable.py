@@ -11,11 +11,11 @@ from keras_parallax.engine.tables.sharded_variable import ShardedVariable
 VALUES = np.random.RandomState(0).normal(size=(7, 2)).astype(np.float32)
 
 
-@pytest.fixture(params=[False, True], ids=['reference', 'resource'])
+@pytest.fixture(params=shards.KINDS)
 def table(request):
     """A table whose variable is of one kind or the other, and the front of shards."""
     with tf.Graph().as_default(), tf.Session():
-        table = shards.table_of(VALUES - 100, use_resource=request.param)
+        table = shards.table_of(VALUES - 100, by_resource=request.param)
         table.before = type(table.variable), table.variable.name, table.variable.op
         shards.made_front(table, lambda ids: tf.gather(table.variable.value(), ids))
         shards.fill(table, VALUES, tf.get_default_session())

@@ -109,7 +109,7 @@ def rows_along_another_axis(variable, gradient, slot):
         (noise, 'draws numbers or runs code of its own'),
         (largest_of_all, r'computes with whole variables \(Max over all rows\)'),
         (few_rows_otherwise, 'treats variables of few rows in another way'),
-        (rows_along_another_axis, r'computes with whole variables \(Transpose\)'),
+        (rows_along_another_axis, r'computes with whole variables \((Transpose|Rank)\)'),
     ],
 )
 def test_of_any_other_formula_it_is_said_why_it_is_not_by_row(formula, said):

@@ -51,7 +51,7 @@ def test_a_step_is_numbered_from_1_and_has_the_type_of_the_rate():
 def test_a_number_that_a_script_has_put_in_place_of_a_variable_has_kerass_own_type():
     given = keras.optimizers.SGD()
     assert hyperparameters.dtype_of(given, 0.5) == tf.as_dtype(keras.backend.floatx())
-    variable = tf.Variable(0.5, dtype=tf.float64, use_resource=False)
+    variable = tf.Variable(0.5, dtype=tf.float64)
     assert hyperparameters.dtype_of(given, variable) == tf.float64
 
 
