@@ -12,7 +12,6 @@ from keras_parallax.engine.tables.id_index import IdIndex
 from keras_parallax.engine.tables.id_part import LAST_STEPS, NO_ID
 from keras_parallax.engine.tables.id_policies import Eviction
 
-
 pytestmark = pytest.mark.skipif(TF1_6, reason='nothing gives rows to ids')
 
 

@@ -50,6 +50,18 @@ def test_rows_that_a_run_names_are_marked_in_the_same_run(variable):
         assert session.run(variable)[:, 0].nonzero()[0].tolist() == [3, 7]
 
 
+def test_a_kernel_that_writes_a_table_and_its_slot_marks_the_rows_of_both_once(variable):
+    written, watch = watched(variable)
+    optimizer = tf.train.AdagradOptimizer(0.1)
+    rows = tf.IndexedSlices(tf.ones([2, 2]), tf.constant([3, 7]), tf.constant([ROWS, 2]))
+    update = optimizer.apply_gradients([(rows, variable)])
+    slot = optimizer.get_slot(variable, 'accumulator')
+    watch.watched['slot'] = Watched(slot, watch.watched['key'].marks)
+    noting = written.of_run(names(update))
+    assert len(noting.targets) == 1
+    assert [marking.by_rows for marking in noting.markings] == [{'key', 'slot'}]
+
+
 def test_after_any_other_write_all_rows_count_as_written(variable):
     written, watch = watched(variable)
     for write in (

@@ -145,3 +145,13 @@ def test_squares_are_summed_over_the_owners_of_shards_and_only_once():
     whole = on_every_worker()
     alone = gradients_of(tf.reduce_sum(tf.gather(whole.variable, [5])), (), [whole], size=2)
     assert alone.sum_over_owners({whole: 5.0}) == {whole: 5.0}
+
+
+def test_the_norm_of_rows_that_are_clipped_is_taken_before_repeats_are_summed():
+    table, weight = on_every_worker(), tf.Variable(VALUES)
+    rows = [tf.gather(one, [5, 1, 5]) for one in (table.variable, weight)]
+    loss = tf.reduce_sum(rows[0]) + 2.0 * tf.reduce_sum(rows[1])
+    found = gradients_of(loss, [weight], [table], bounds=Bounds(clipnorm=1.0))
+    squares = run(found.row_squares({table: tf.constant(100.0)}))
+    # Three rows of two numbers; and what else there is of a table, such as a penalty's.
+    assert squares == {table: 106.0, weight: 24.0}

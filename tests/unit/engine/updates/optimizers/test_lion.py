@@ -10,7 +10,7 @@ from keras_parallax.engine.updates.optimizers import lion
 
 
 @pytest.mark.parametrize(
-    'gradient, mean, direction', [(2.0, 1.0, 1), (-20.0, 1.0, -1), (-2.0, 1.0, 1), (0.0, 0.0, 0)]
+    'gradient, mean, direction', [(2.0, 1.0, 1), (-20.0, 1.0, -1), (-2.0, 0.25, 1), (0.0, 0.0, 0)]
 )
 def test_a_row_moves_by_the_rate_in_the_direction_of_a_mean(gradient, mean, direction):
     with tf.Graph().as_default(), tf.Session() as session:
