@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import shards
 from any_keras import keras
 from frameworks import tf
 
@@ -77,6 +78,17 @@ def test_of_one_process_without_servers_a_model_may_train_outside(graph):
         scope = scope_of(graph)
     assert not scope.must_exchange and scope.is_synchronous
     assert not scope.cluster.dedicated_servers
+
+
+def test_where_servers_hold_tables_one_process_may_not_train_outside_either(graph):
+    with kp.ParallaxStrategy():
+        job = scope_of(graph).job
+    of_own = shards.SERVERS
+    dedicated = of_own._replace(addresses=('host:1', 'host:2', 'host:3'))
+    for servers, expected in ((of_own, False), (dedicated, True)):
+        with tf.Graph().as_default() as other:
+            scope = graph_scope.attach(other, job, None, servers)
+            assert scope.must_exchange and scope.cluster.dedicated_servers == expected
 
 
 def test_a_regularizer_whose_penalty_does_not_depend_on_the_weight_is_none():

@@ -11,6 +11,7 @@ import keras_parallax as kp
 from keras_parallax.engine.session.graph_scope import scope_of
 from keras_parallax.engine.session.row_fetches import Detours
 from keras_parallax.engine.session.session import ParallaxSession
+from keras_parallax.engine.step.step_observer import StepObserver
 from keras_parallax.errors import ScopeError
 
 
@@ -106,3 +107,26 @@ def test_what_a_session_runs_is_counted_if_it_may_change_a_variable(scope):
     scope.session.run(number)
     scope.session.make_callable(number.assign_add(1.0))()
     assert scope.changes.since_step == before + 2
+
+
+def test_a_training_step_is_counted_and_nothing_else(scope):
+    model = keras.models.Sequential([keras.layers.Dense(1, input_shape=(2,))])
+    model.compile(keras.optimizers.SGD(0.1), 'mse')
+    batch, activity = (np.ones([3, 2]), np.ones([3, 1])), scope.job.activity
+    before = activity.steps
+    model.train_on_batch(*batch)
+    assert activity.steps == before + 1
+    model.test_on_batch(*batch)
+    model.predict(batch[0])
+    scope.session.run(model.weights[0])
+    assert activity.steps == before + 1
+    (step,) = scope.runs.train_steps
+    measured = []
+
+    class Looks(StepObserver):
+        def after_update(self, seconds, is_measured):
+            measured.append(seconds)
+
+    step.observers.append(Looks())
+    model.train_on_batch(*batch)
+    assert activity.steps == before + 2 and len(measured) == 1 and measured[0] > 0
