@@ -1,12 +1,11 @@
 """What a session holds besides variables, and how it comes into another session."""
 
-import importlib
-
 import numpy as np
 import pytest
 import shards
 from frameworks import tf
 
+from keras_parallax.compat import tensorflow_api
 from keras_parallax.engine.session.session_contents import Contents, holders_among, keep
 
 
@@ -14,15 +13,6 @@ from keras_parallax.engine.session.session_contents import Contents, holders_amo
 def graph():
     with tf.Graph().as_default() as graph:
         yield graph
-
-
-def lookup_table():
-    """A lookup table that a session changes."""
-    lookup = importlib.import_module('tensorflow.python.ops.lookup_ops')
-    for name in ('MutableHashTable', 'MutableHashTableV2'):
-        if hasattr(lookup, name):
-            return getattr(lookup, name)(tf.string, tf.int64, -1)
-    return tf.contrib.lookup.MutableHashTable(tf.string, tf.int64, -1)
 
 
 def iterator_over(dataset):
@@ -53,9 +43,10 @@ def test_what_has_no_name_gets_that_of_its_operation_and_a_container(graph):
 
 
 def test_a_lookup_table_has_the_same_entries_in_the_next_session():
-    table = lookup_table()
-    insert = table.insert(tf.constant(['a', 'b']), tf.constant([5, 7], tf.int64))
-    found = table.lookup(tf.constant(['b', 'a', 'c']))
+    lookup = tensorflow_api.lookup_ops
+    table = lookup.mutable_hash_table_v2(key_dtype=tf.string, value_dtype=tf.int64)
+    insert = lookup.lookup_table_insert_v2(table, ['a', 'b'], tf.constant([5, 7], tf.int64))
+    found = lookup.lookup_table_find_v2(table, ['b', 'a', 'c'], tf.constant(-1, tf.int64))
     with tf.Session() as first, tf.Session() as second:
         first.run(insert)
         assert second.run(found).tolist() == [-1, -1, -1]
