@@ -21,7 +21,7 @@ from typing import (
 from keras_parallax.compat import jemalloc, patches, session_hooks
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.engine.job.job import Job
-from keras_parallax.engine.session import row_fetches
+from keras_parallax.engine.session import row_fetches, variable_changes
 from keras_parallax.engine.session.run_errors import translated
 from keras_parallax.engine.session.scope_interface import RunInterface
 from keras_parallax.engine.session.session_scope import SessionScope

@@ -77,11 +77,11 @@ class Changes:
             owner: the `tf.Graph`.
             fetches: what is run, in any form that `tf.Session.run` takes.
         """
-        flat = flat(fetches)
-        key = tuple(fetch if isinstance(fetch, str) else id(fetch) for fetch in flat)
+        parts = flat(fetches)
+        key = tuple(fetch if isinstance(fetch, str) else id(fetch) for fetch in parts)
         # Kept with what has these ids, so that nothing else gets them.
         if key not in self._known:
-            self._known[key] = changes_variables(owner, flat), flat
+            self._known[key] = changes_variables(owner, parts), parts
         if self._known[key][0]:
             self.note()
 

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import shards
-from frameworks import tf
+from frameworks import TF2, tf
 
 from keras_parallax.engine.job.activity import Activity
 from keras_parallax.engine.session.variable_changes import Changes, changes_variables
@@ -35,6 +35,7 @@ def test_a_run_changes_variables_if_anything_that_it_needs_writes_to_one(graph, 
         'scattered': tf.scatter_add(variable, [1], [5.0]),
         'trained': tf.train.AdamOptimizer().minimize(tf.reduce_sum(variable)),
         'freed': tf.group(variable.initializer),
+        'a slice assigned': variable[1:].assign([6.0]),
         'by Python': tf.py_func(lambda: 1.0, [], tf.float32),
     }
     for how, fetch in written.items():
@@ -43,6 +44,19 @@ def test_a_run_changes_variables_if_anything_that_it_needs_writes_to_one(graph, 
     read = variable * 2.0
     assert not changes_variables(graph, [read, variable, read.name, read.op.name])
     assert changes_variables(graph, [read, written['assigned']])
+
+
+@pytest.mark.skipif(not TF2, reason='functions write to variables from TensorFlow 2 on')
+def test_a_call_of_a_function_changes_variables_if_the_function_or_one_that_it_calls_does(graph):
+    variable = shards.variable_of([1.0, 2.0], True)
+    write = tf.function(lambda: variable.assign([3.0, 4.0]))
+    outer = tf.function(lambda: tf.identity(write()) + 1.0)
+    read = tf.function(lambda: variable * 2.0)
+    branch = tf.cond(tf.placeholder(tf.bool, []), write, read)
+    assert changes_variables(graph, [write()])
+    assert changes_variables(graph, [outer()])
+    assert changes_variables(graph, [branch])
+    assert not changes_variables(graph, [read()])
 
 
 def test_of_what_the_graph_does_not_know_a_change_is_taken_for_granted(graph):
