@@ -143,7 +143,7 @@ def _adults(random, end=''):
     """The income of adults; words that stand for numbers of a column."""
     kinds = dict.fromkeys((1, 3, 5, 6, 7, 8, 9, 13), 5)
     columns = [
-        [' %s%d' % ('abc'[column % 3], number) for number in random.randint(0, kinds[column], SAMPLES)]
+        [' kind%d' % number for number in random.randint(0, kinds[column], SAMPLES)]
         if column in kinds
         else random.randint(1, 90, SAMPLES)
         for column in range(14)

@@ -190,7 +190,9 @@ def _is_mean(model, batch):
     size = shares.count(x) // 2
 
     def loss(start, stop):
-        part = keras.tree.map_structure(lambda of: of if of is None else of[start:stop], (x, y, weight))
+        part = keras.tree.map_structure(
+            lambda of: of if of is None else of[start:stop], (x, y, weight)
+        )
         arguments = dict(sample_weight=part[2], batch_size=stop - start, verbose=0)
         return model.evaluate(*part[:2], return_dict=True, **arguments)['loss']
 
@@ -203,6 +205,6 @@ def _tables(model):
     from keras_parallax.keras3 import embedding_layer
 
     sharded = {variable.path: 'sharded' for variable in embedding_layer.tables_in(model)}
-    reasons = getattr(model.optimizer, '_parallax_scope').reasons
+    reasons = model.optimizer._parallax_scope.reasons
     names = {variable.path for variable in model.variables}
     return {**{name: of for name, of in reasons.items() if name in names}, **sharded}

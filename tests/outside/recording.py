@@ -1,4 +1,4 @@
-"""What recorders of all Keras packages share: when a script has trained enough, and what is noted."""
+"""What recorders of all Keras packages share: what is noted, and when it is enough."""
 
 import functools
 import inspect
