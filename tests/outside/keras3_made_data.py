@@ -91,8 +91,8 @@ def _sentence(random, length):
 
 
 def _ratings(random):
-    """Users, movies, ratings and times; all users and movies are there, some often."""
-    users = np.concatenate([np.arange(USERS), random.randint(0, USERS, RATINGS - USERS)])
+    """Users, movies, ratings and times; all users and movies are there, some movies often."""
+    users = np.arange(RATINGS) % USERS
     few = (random.zipf(1.2, RATINGS - MOVIES) - 1) % MOVIES
     movies = random.permutation(np.concatenate([np.arange(MOVIES), few]))
     times = random.permutation(RATINGS)

@@ -34,7 +34,7 @@ class Recorder(recording.Recorder):
 
     def __init__(self, place, plain):
         super().__init__(place)
-        self.plain, self._batches_of = plain, []
+        self.plain, self._batches_of, self._read = plain, [], {}
 
     def __enter__(self):
         for name, signature in SIGNATURES.items():
@@ -74,8 +74,9 @@ class Recorder(recording.Recorder):
         place = shares.Place() if _fixed_batch(model) else self.place
         x = arguments['x']
         if isinstance(x, tf.data.Dataset):
-            arguments.update(x=of_dataset(x, place), steps_per_epoch=None)
-            batch = next(iter(of_dataset(x, shares.Place())))
+            few = self._first_batches(x)
+            arguments.update(x=of_dataset(few, place), steps_per_epoch=None)
+            batch = next(iter(of_dataset(few, shares.Place())))
         elif isinstance(x, keras.utils.PyDataset):
             share = shares.of_sequence(keras.utils.PyDataset, x, place, MOST_STEPS)
             arguments.update(x=share, steps_per_epoch=None)
@@ -89,7 +90,7 @@ class Recorder(recording.Recorder):
             batch = self._take_arrays(arguments, place)
         judged = arguments['validation_data']
         if isinstance(judged, tf.data.Dataset):
-            arguments['validation_data'] = judged.take(2)
+            arguments['validation_data'] = self._first_batches(judged).take(2)
         elif isinstance(judged, (list, tuple)):
             few = np.arange(min(shares.count(judged[0]), MOST_JUDGED))
             arguments['validation_data'] = shares.take_all(judged, few)
@@ -100,6 +101,20 @@ class Recorder(recording.Recorder):
         # A step of the user's own may call its loss by another name.
         self.losses.extend(history.history.get('loss') or next(iter(history.history.values())))
         return history
+
+    def _first_batches(self, dataset):
+        """A data set of the first batches of another one, which is read once.
+
+        One with a cache that is read again in part, while what was read before is still being
+        prefetched, may end too early.
+        """
+        if id(dataset) not in self._read:
+            batches = list(dataset.take(MOST_STEPS))
+            spec = dataset.element_spec
+            few = tf.data.Dataset.from_generator(lambda: batches, output_signature=spec)
+            few = few.apply(tf.data.experimental.assert_cardinality(len(batches)))
+            self._read[id(dataset)] = dataset, few
+        return self._read[id(dataset)][1]
 
     def _take_arrays(self, arguments, place):
         """Has `fit` train on a place's share of arrays; returns the first joined batch."""
@@ -119,7 +134,7 @@ class Recorder(recording.Recorder):
         """Judges by a few samples only; every worker judges by the same."""
         x = arguments['x']
         if isinstance(x, tf.data.Dataset):
-            arguments['x'] = x.take(2)
+            arguments['x'] = self._first_batches(x).take(2)
         elif hasattr(first(x), '__len__') and not isinstance(x, keras.utils.PyDataset):
             chosen = np.arange(min(shares.count(x), MOST_JUDGED))
             for name in ('x', 'y', 'sample_weight'):
@@ -152,7 +167,7 @@ class Recorder(recording.Recorder):
 
 
 def of_dataset(dataset, place):
-    """A data set's first batches, each cut to the part for a place."""
+    """A data set's batches, each cut to the part for a place."""
 
     def share(*batch):
         samples = tf.shape(first(batch))[0]
@@ -163,7 +178,7 @@ def of_dataset(dataset, place):
         parts = tf.nest.map_structure(lambda part: tf.gather(part, chosen), batch)
         return parts if isinstance(dataset.element_spec, tuple) else parts[0]
 
-    return dataset.take(MOST_STEPS).map(share)
+    return dataset.map(share)
 
 
 def _fixed_batch(model):
