@@ -45,4 +45,10 @@ def difference(folder, name, ranks, mode='parallax'):
         largest = np.abs(plain[key]).max() if plain[key].size else 0
         if largest:
             of_weights = max(of_weights, np.abs(job[0][key] - plain[key]).max() / largest)
-    return of_losses, of_weights, json.loads(str(job[0]['reasons']))
+    reasons = [reason for run in (plain, job[0]) for reason in json.loads(str(run['reasons']))]
+    return of_losses, of_weights, sorted(set(reasons))
+
+
+def tables(folder, name, ranks):
+    """Where the tables of a job's models were, a dict; empty but for Keras 3."""
+    return json.loads(str(results(folder, name, 'parallax', ranks)[0]['tables']))

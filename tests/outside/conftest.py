@@ -56,3 +56,18 @@ def run_scripts(environ, home):
         )
 
     return run
+
+
+@pytest.fixture(scope='session')
+def run_keras3_scripts(home):
+    """The same for `run_keras3_scripts.py`, with the name of a backend before the mode."""
+
+    def run(backend, mode, ranks, folder, lines, limit=launch.LIMIT_SECONDS):
+        # Scripts number the members of sets.
+        of_run = {'HOME': home, 'KERAS_BACKEND': backend, 'PYTHONHASHSEED': '0'}
+        of_run['KERAS_PARALLAX_CACHE'] = str(folder)
+        arguments = [mode, folder] + lines
+        path = 'outside/run_keras3_scripts.py'
+        return launch.run(ranks, path, *arguments, environ=of_run, limit=limit)
+
+    return run

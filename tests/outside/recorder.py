@@ -7,26 +7,16 @@ updates held back until all gradients are there (`reference.gated`).
 """
 
 import functools
-import inspect
-import json
-import os
 
 import numpy as np
+import recording
 import reference
 import shares
 from frameworks import model_class, tf
-
-#: A script is stopped when it has trained so much, as is every worker of it.
-MOST_EPOCHS, MOST_STEPS, MOST_FITS, MOST_BATCHES = 2, 4, 3, 12
-#: It is judged by so many samples.
-MOST_JUDGED = 60
+from recording import MOST_BATCHES, MOST_EPOCHS, MOST_FITS, MOST_JUDGED, MOST_STEPS, Enough, first
 
 
-class Enough(BaseException):
-    """The script has trained as much as is compared."""
-
-
-class Recorder:
+class Recorder(recording.Recorder):
     """Wraps the models of Keras packages and notes what is trained.
 
     Args:
@@ -36,47 +26,18 @@ class Recorder:
     """
 
     def __init__(self, packages, place, gates):
-        self.packages, self.place, self.gates = packages, place, gates
-        self.models, self.losses, self.reasons = [], [], set()
-        self._fits = self._batches = 0
-        self._inside = False
-        self._undo = []
+        super().__init__(place)
+        self.packages, self.gates = packages, gates
 
     def __enter__(self):
         for package in self.packages:
             cls = model_class(package)
-            self._wrap(cls, 'compile', functools.partial(self._compile, package))
-            self._wrap(cls, 'fit', functools.partial(self._fit, package))
-            self._wrap(cls, 'fit_generator', functools.partial(self._fit_generator, package))
-            self._wrap(cls, 'evaluate', self._evaluate)
-            self._wrap(cls, 'train_on_batch', functools.partial(self._train_on_batch, package))
+            self.wrap(cls, 'compile', functools.partial(self._compile, package))
+            self.wrap(cls, 'fit', functools.partial(self._fit, package))
+            self.wrap(cls, 'fit_generator', functools.partial(self._fit_generator, package))
+            self.wrap(cls, 'evaluate', self._evaluate)
+            self.wrap(cls, 'train_on_batch', functools.partial(self._train_on_batch, package))
         return self
-
-    def __exit__(self, *error):
-        for cls, name, original in reversed(self._undo):
-            setattr(cls, name, original)
-
-    def _wrap(self, cls, name, replacement):
-        original = getattr(cls, name)
-        signature = inspect.signature(original)
-
-        @functools.wraps(original)
-        def method(model, *args, **kwargs):
-            if self._inside:  # Keras's own methods call each other.
-                return original(model, *args, **kwargs)
-            bound = signature.bind(model, *args, **kwargs)
-            bound.apply_defaults()
-            arguments = bound.arguments
-            arguments.update(arguments.pop('kwargs', {}))
-            del arguments[next(iter(signature.parameters))]
-            self._inside = True
-            try:
-                return replacement(functools.partial(original, model), model, arguments)
-            finally:
-                self._inside = False
-
-        setattr(cls, name, method)
-        self._undo.append((cls, name, original))
 
     def _compile(self, package, original, model, arguments):
         if self.gates:
@@ -103,7 +64,7 @@ class Recorder:
         arguments['epochs'] = min(arguments['epochs'], arguments['initial_epoch'] + MOST_EPOCHS)
         arguments['shuffle'] = False
         data = arguments['x'], arguments['y'], arguments['sample_weight']
-        if not hasattr(_first(data[0]), '__len__'):
+        if not hasattr(first(data[0]), '__len__'):
             self.reasons.add('its data comes from a graph')
             history = original(**arguments)
         else:
@@ -120,7 +81,7 @@ class Recorder:
                 chosen = shares.indices(samples, joined, MOST_STEPS, self.place)
                 arguments['batch_size'] = joined // self.place.ranks
             judged = arguments['validation_data']
-            if judged is not None and hasattr(_first(judged[0]), '__len__'):
+            if judged is not None and hasattr(first(judged[0]), '__len__'):
                 few = np.arange(min(shares.count(judged[0]), MOST_JUDGED))
                 arguments['validation_data'] = shares.take_all(judged, few)
             data = shares.take_all(data, chosen)
@@ -134,7 +95,7 @@ class Recorder:
     def _evaluate(self, original, model, arguments):
         """Judges by a few samples only; every worker judges by the same."""
         x, y = arguments['x'], arguments['y']
-        if hasattr(_first(x), '__len__'):
+        if hasattr(first(x), '__len__'):
             chosen = np.arange(min(shares.count(x), MOST_JUDGED))
             weights = shares.take(arguments['sample_weight'], chosen)
             arguments.update(x=shares.take(x, chosen), y=shares.take(y, chosen))
@@ -175,21 +136,6 @@ class Recorder:
         self.losses.append(float(np.ravel(result)[0]))
         return result
 
-    def save(self, path):
-        """Writes the losses, the models' weights, and why workers need not equal one process."""
-        weights = {}
-        for number, model in enumerate(self.models):
-            for index, weight in enumerate(model.get_weights()):
-                weights['model%d_weight%d' % (number, index)] = weight
-        temporary = path + '.new.npz'
-        np.savez(
-            temporary,
-            losses=np.array(self.losses, float),
-            reasons=json.dumps(sorted(self.reasons)),
-            **weights,
-        )
-        os.rename(temporary, path)
-
 
 def _gate_inner(outer, inner):
     """Gates an optimizer that makes its own updates of another's.
@@ -209,12 +155,6 @@ def _gate_inner(outer, inner):
         return get_updates(loss=loss, params=params)
 
     outer.get_updates = updates
-
-
-def _first(data):
-    while isinstance(data, (list, tuple, dict)) and len(data):
-        data = next(iter(data.values())) if isinstance(data, dict) else data[0]
-    return data
 
 
 def _fixed_batch(model):

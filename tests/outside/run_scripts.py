@@ -11,11 +11,7 @@ being the script's and its arguments', and an error to `FOLDER/NAME.MODE-RANK.er
 
 import os
 import random
-import runpy
-import shutil
 import sys
-import tempfile
-import traceback
 import zlib
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -23,7 +19,7 @@ sys.path[:0] = [HERE, os.path.dirname(HERE)]
 
 import numpy as np  # noqa: E402
 import recorder  # noqa: E402
-import shares  # noqa: E402
+import script_runs  # noqa: E402
 import tensorflow  # noqa: E402
 from frameworks import KERAS_PACKAGES, TF2, keras_module, tf  # noqa: E402
 
@@ -70,62 +66,15 @@ def run(script, arguments, place, strategy):
         package.backend.clear_session()
     random.seed(0)
     np.random.seed(0)
-    sys.argv = [script] + arguments
-    folder = os.path.dirname(script)
-    workplace = os.path.join(tempfile.mkdtemp(), 'here')
-    shutil.copytree(folder, workplace)
-    os.chdir(workplace)
-    sys.path.insert(0, folder)
-    try:
-        if strategy is None:
-            with recorder.Recorder(PACKAGES, place, gates=True) as record:
-                execute(script)
-        else:
-            with strategy(), recorder.Recorder(PACKAGES, place, gates=False) as record:
-                execute(script)
-        return record
-    finally:
-        sys.path.remove(folder)
-        os.chdir('/')
-        shutil.rmtree(os.path.dirname(workplace))
-
-
-def execute(script):
-    try:
-        runpy.run_path(script, run_name='__main__')
-    except recorder.Enough:
-        pass
-    except SystemExit as stop:
-        if stop.code not in (None, 0):
-            raise
-
-
-def name_of(line):
-    """The name of a run's files, for a script and its arguments."""
-    return '_'.join([os.path.basename(line.split(',')[0])[:-3]] + line.split(',')[1:])
-
-
-def main(mode, results, lines):
-    without_chance()
-    strategy, place = None, shares.Place(backwards=mode == 'backwards')
-    if mode == 'parallax':
-        import keras_parallax as kp
-
-        strategy = kp.ParallaxStrategy
-        size = int(os.environ.get('HOROVOD_SIZE', 1))
-        place = shares.Place(int(os.environ.get('HOROVOD_RANK', 0)), size)
-    for line in lines:
-        script, *arguments = line.split(',')
-        path = os.path.join(results, '%s.%s%d-%d' % (name_of(line), mode, place.ranks, place.rank))
-        try:
-            run(os.path.abspath(script), arguments, place, strategy).save(path + '.npz')
-        except Exception:
-            with open(path + '.error', 'w') as file:
-                file.write(traceback.format_exc())
-            if place.ranks > 1:
-                raise  # Others wait for this worker.
-            traceback.print_exc()
+    if strategy is None:
+        with recorder.Recorder(PACKAGES, place, gates=True) as record:
+            script_runs.execute(script, arguments)
+    else:
+        with strategy(), recorder.Recorder(PACKAGES, place, gates=False) as record:
+            script_runs.execute(script, arguments)
+    return record
 
 
 if __name__ == '__main__':
-    main(sys.argv[1], sys.argv[2], sys.argv[3:])
+    without_chance()
+    script_runs.main(run, sys.argv[1], sys.argv[2], sys.argv[3:])

@@ -4,7 +4,7 @@ import os
 
 import compare
 import pytest
-import run_scripts as runner
+import script_runs as runner
 from frameworks import TF2
 
 SCRIPTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'scripts')
