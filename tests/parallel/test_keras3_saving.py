@@ -13,7 +13,7 @@ if not frameworks.TF2 or frameworks.TF1_15:
 #: What differs by rounding alone, in formulas that divide by small roots more.
 BOUND = 2e-5
 #: The other optimizers whose tables are sharded differ in their slots alone, of which
-#: `tests/unit/keras3/test_slots.py` says the same without a job.
+#: `tests/unit/keras3/test_optimizer.py` says the same without a job.
 OPTIMIZERS = ('Adagrad', 'Adam')
 MORE = ('SGD', 'RMSprop', 'Adadelta', 'Adamax', 'Nadam', 'Lion')
 
