@@ -16,8 +16,8 @@ def install(note: Callable[[str], None]) -> None:
     Args:
         note: function that takes the text.
     """
-    stream: Any = sys.stderr
-    original = getattr(stream, 'write', None)
+    stderr: Any = sys.stderr
+    original = getattr(stderr, 'write', None)
     if original is None:
         return
 
@@ -28,7 +28,7 @@ def install(note: Callable[[str], None]) -> None:
 
     # A stream of another kind may keep its methods as they are.
     with contextlib.suppress(AttributeError):
-        stream.write = write
+        stderr.write = write
 
 
 def _is_last(text: Any) -> bool:

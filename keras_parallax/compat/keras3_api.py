@@ -186,6 +186,19 @@ def first_size(data: Any) -> Any:
     return keras.ops.shape(next(part for part in keras.tree.flatten(data) if part is not None))[0]
 
 
+def checkpoint_path(callback: Any, epoch: int, batch: Any, logs: Any) -> str:
+    """Where a `ModelCheckpoint` of Keras saves; `batch` is `None` after an epoch."""
+    path: str = callback._get_file_path(epoch, batch, logs)
+    return path
+
+
+def should_save(callback: Any, epoch: int, batch: Any, logs: Any, path: str) -> bool:
+    """Whether a `ModelCheckpoint` of Keras is to save, which says so if it is verbose."""
+    if callback.monitor_op is None:
+        callback._set_monitor_op()
+    return bool(callback._should_save_model(epoch, batch, logs, path))
+
+
 def are_arrays(data: Any) -> bool:
     """Whether `fit` takes data for arrays, which it may shuffle."""
     return bool(array_data_adapter.can_convert_arrays((data,)))

@@ -34,6 +34,12 @@ ON_OBJECTS_OF_KERAS_3: Tuple[Tuple[str, str, str, str], ...] = (
         _VERSION,
         _EQUAL,
     ),
+    (
+        'Layer._loss_ids',
+        'losses that layers add leave what XLA compiles as other tensors',
+        _VERSION,
+        _EQUAL,
+    ),
 )
 
 #: For each its class and name, why it is replaced, the version, and a test that fails without it.

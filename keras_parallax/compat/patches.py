@@ -376,6 +376,13 @@ PATCHES = (
     ),
     Patch(
         PROCESS,
+        'stderr.write',
+        'the other workers are told the text of a SystemExit, which Python itself writes',
+        'Python 3.6',
+        'tests/unit/compat/test_exit_texts.py::test_the_text_of_an_exit_is_noted_and_shown',
+    ),
+    Patch(
+        PROCESS,
         'threading.excepthook',
         'the other workers are told of a thread that an exception has ended; before Python 3.8 it '
         'is `threading._format_exc`',

@@ -62,7 +62,7 @@ class Keras3Checkpoint(keras.callbacks.ModelCheckpoint):
         super().__init__(
             path, asked.monitor, asked.verbose, asked.save_best_only, weights_only, asked.mode
         )
-        self._asked, self._saves, self._batches = asked, 0, 0
+        self._asked, self._saves, self._batches, self._epoch = asked, 0, 0, 0
         seconds = asked.save_seconds
         self._clock = None if seconds is None else SaveClock(seconds)
 
@@ -83,13 +83,17 @@ class Keras3Checkpoint(keras.callbacks.ModelCheckpoint):
         if newest and self.best is None and self.model in checkpoints.resumed:
             self.best = resume.state_of(newest)['best'].get(self.monitor)
 
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Takes note of the number of the epoch."""
+        self._epoch = epoch
+
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Saves, if it is time to, where it saves after epochs."""
         if self._asked.saves_within_epochs:
             return
         self._saves += 1
         if self._saves % self._asked.period == 0:
-            super().on_epoch_end(epoch, logs)
+            self._save(epoch, None, logs)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Saves, if it is time to, where it saves within epochs."""
@@ -102,17 +106,17 @@ class Keras3Checkpoint(keras.callbacks.ModelCheckpoint):
             with job.call('ModelCheckpoint(save_seconds=%r)' % self._asked.save_seconds):
                 is_due = self._clock.is_due(job.gather) or is_due
         if is_due:
-            self._save_model(self._current_epoch, batch, None)
+            self._save(self._epoch, batch, None)
             if self._clock is not None:
                 self._clock.restart()
 
-    def _save_model(self, epoch: int, batch: Optional[int], logs: Any) -> None:
+    def _save(self, epoch: int, batch: Optional[int], logs: Any) -> None:
         position = Position(epoch + 1, 0, [])
         if batch is not None:
             position = Position(epoch, batch + 1, _sums_of_metrics(self.model, self._scope))
-        path = self._get_file_path(epoch, batch, logs or {})
+        path = keras3_api.checkpoint_path(self, epoch, batch, logs or {})
         former = self.best
-        if self._scope.job.rank or not self._should_save_model(epoch, batch, logs, path):
+        if self._scope.job.rank or not keras3_api.should_save(self, epoch, batch, logs, path):
             return
         state = dict(
             position._asdict(),

@@ -43,12 +43,13 @@ OF_OURS = {
 OF_OUR_OBJECTS = {
     '__kwdefaults__', '__loader__', '_copies', '_format_exc', '_rank', '_source', 'allow_growth',
     'argtypes', 'arithmetic_optimization', 'bars', 'batch_size', 'call', 'constant_folding',
-    'daemon', 'device',
+    'daemon', 'dense', 'device',
     'do_constant_folding', 'excepthook', 'exit', 'former', 'from_tensor', 'gathering',
     'has_begun', 'has_ended', 'has_weights', 'here', 'i', 'in_epoch', 'initial',
     'intra_op_parallelism_threads', 'joint', 'limits', 'loader', 'n', 'name', 'op', 'opt_level',
     'order', 'penalty', 'progress', 'restype', 'states', 'test_function', 'thread', 'to_tensor',
     'total', 'trace_level', 'type', 'validation_data', 'value', 'visible_device_list', 'whole',
+    'write',
 }  # fmt: skip
 #: Attributes that no statement names: one in a dict of attributes, one by a name that is computed.
 OF_NO_STATEMENT = {'assign_add', 'metrics'}
@@ -59,7 +60,7 @@ OF_MODULES = {'is_memory_sufficient', 'reduce_weighted_values'}
 HOOKS = re.compile(
     r'\b(?:sys\.(?:meta_path|path_hooks|excepthook|settrace|setprofile)|atexit\.register|'
     r'signal\.(?:signal|set_wakeup_fd|setitimer)|faulthandler\.\w+|set_terminate|'
-    r'sys\.exit(?= =)|threading\.excepthook)\b'
+    r'sys\.exit(?= =)|stderr\.write(?= =)|threading\.excepthook)\b'
 )
 #: Programs of our own.
 PROGRAMS = ('keras_parallax/commands/', 'keras_parallax/engine/failures/watchdog.py')
