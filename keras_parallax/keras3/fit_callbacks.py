@@ -2,12 +2,16 @@
 
 from typing import Any, Callable, List
 
-from keras_parallax.callbacks.epoch_reports import check_equal_batches, check_equal_epochs
+from keras_parallax.callbacks.epoch_reports import (
+    check_equal_batches,
+    check_equal_calls,
+    check_equal_epochs,
+)
 from keras_parallax.callbacks.model_checkpoint import ModelCheckpoint
 from keras_parallax.compat import keras3_api
 from keras_parallax.compat.keras3_api import keras
 from keras_parallax.errors import PlanError
-from keras_parallax.keras3.model_checkpoint import of_keras3
+from keras_parallax.keras3.model_checkpoint import Keras3Checkpoint, of_keras3
 from keras_parallax.keras3.scope import Keras3Scope
 
 #: Starts the names of the modules of our callbacks.
@@ -35,21 +39,28 @@ def install(rank_of: Callable[[Any], int]) -> None:
 
 
 class _FitAgreement(keras.callbacks.Callback):
-    """Compares the workers' numbers of batches and epochs before the first batch."""
+    """Compares the workers' numbers of batches and epochs, and callbacks, before the first batch.
 
-    def __init__(self, scope: Keras3Scope, initial_epoch: int) -> None:
+    Args:
+        scope: the scope of the model's strategy.
+        initial_epoch: that of `fit`.
+        calls: the callbacks in which workers wait for each other, in words.
+    """
+
+    def __init__(self, scope: Keras3Scope, initial_epoch: int, calls: List[str]) -> None:
         super().__init__()
-        self._scope, self._initial_epoch = scope, initial_epoch
+        self._scope, self._initial_epoch, self._calls = scope, initial_epoch, calls
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Raises `UnequalBatchesError` if the workers have unequal numbers of either."""
+        """Raises `UnequalBatchesError` or `MetricMismatchError` if the workers have others."""
         params = self.params or {}
         # `BackupAndRestore` says in the model where it begins.
-        first = self.model._initial_epoch or self._initial_epoch
+        epochs = [self.model._initial_epoch or self._initial_epoch, params.get('epochs', 1)]
         with self._scope.job.call('fit'):
-            found = self._scope.job.gather([params.get('steps'), first, params.get('epochs', 1)])
-        check_equal_epochs([epochs for _, *epochs in found])
-        steps = [of_rank[0] for of_rank in found]
+            found = self._scope.job.gather([params.get('steps'), epochs, self._calls])
+        check_equal_calls([calls for _, _, calls in found])
+        check_equal_epochs([of_rank for _, of_rank, _ in found])
+        steps = [of_rank for of_rank, _, _ in found]
         if None not in steps:
             check_equal_batches(steps)
 
@@ -75,7 +86,8 @@ def with_agreement(given: Any, scope: Keras3Scope, initial_epoch: int) -> Any:
                 'kp.callbacks.%s is not supported with Keras 3 yet; use a callback of Keras, or '
                 'train a model of Keras 2 (docs/keras3.md).' % type(callback).__name__
             )
-    agreement = _FitAgreement(scope, initial_epoch)
+    calls = [one.joint_act for one in own if isinstance(one, Keras3Checkpoint)]
+    agreement = _FitAgreement(scope, initial_epoch, list(filter(None, calls)))
     if isinstance(given, keras.callbacks.CallbackList):
         given.append(agreement)
         return given

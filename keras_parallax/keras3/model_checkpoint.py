@@ -67,6 +67,11 @@ class Keras3Checkpoint(keras.callbacks.ModelCheckpoint):
         self._clock = None if seconds is None else SaveClock(seconds)
 
     @property
+    def joint_act(self) -> Optional[str]:
+        """What workers wait for each other in, in words; `None` if rank 0 saves alone."""
+        return model_checkpoint.joint_act(self._asked)
+
+    @property
     def _scope(self) -> Keras3Scope:
         scope: Keras3Scope = self.model.optimizer._parallax_scope
         return scope

@@ -264,9 +264,15 @@ def resumed(strategy, folder, ending):
         warnings.simplefilter('always')
         *x, y = own
         model.fit(x, y, batch_size=BATCH, initial_epoch=first, epochs=first + 1, verbose=0)
+    try:
+        fit(model, own, BATCH, [saver()] if rank == 0 else [])
+        alone = None
+    except kp.ParallaxError as error:
+        alone = type(error).__name__
     told = [one for one in told if 'after batch 4 of epoch 3' in str(one.message)]
     return {
         'warnings': len(told),
+        'alone': alone,
         'latest': os.path.basename(latest),
         'first': began,
         'losses': float(np.abs(np.subtract(of_rest, losses[1:])).max()),

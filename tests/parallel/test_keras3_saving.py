@@ -82,3 +82,4 @@ def test_a_job_goes_on_within_an_epoch_from_its_newest_checkpoint(found, ending)
         assert len([name for name in of_file['left'] if name.endswith(ending)]) == 2
         assert of_file['refused']
         assert of_file['warnings'] == 1, 'arrays that are shuffled come in another order'
+        assert of_file['alone'] == 'MetricMismatchError', 'one worker alone has the callback'
