@@ -231,8 +231,9 @@ class ReadByOperators(Pooled):
     """The call computes with the variable of the table."""
 
     def call(self, inputs):
+        predicted = super().call(inputs)
         table = self.table.trainable_variables[0]
-        return super().call(inputs) + keras.ops.mean(table * table[0])
+        return predicted + keras.ops.mean(table * table[0])
 
 
 class Taken(Pooled):
