@@ -27,7 +27,9 @@ def run(backend, folder, optimizers):
     return [json.loads((folder / ('%d.json' % rank)).read_text()) for rank in range(2)]
 
 
-@pytest.fixture(scope='module', params=('tensorflow', 'jax'))
+@pytest.fixture(
+    scope='module', params=('tensorflow', pytest.param('jax', marks=pytest.mark.exhaustive))
+)
 def found(request, tmp_path_factory):
     return run(request.param, tmp_path_factory.mktemp(request.param), OPTIMIZERS)
 
