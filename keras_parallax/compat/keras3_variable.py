@@ -43,8 +43,8 @@ class EngineVariable(keras.Variable):
 
     def numpy(self) -> np.ndarray:
         """The whole."""
-        values = np.empty(self.whole.shape, np.float32)
-        self.copy_to(values)
+        keras3_api.backend_module().wait_for(self)
+        values: np.ndarray = self.whole.read()
         return values
 
     def copy_to(self, target: Any) -> None:

@@ -312,11 +312,11 @@ def _broadcast(scope: Keras3Scope, variables: Sequence[Any]) -> None:
 
 
 def _set_to_rank_0(scope: Keras3Scope, variables: Sequence[Any]) -> None:
-    own_to_keras = [one for one in variables if not isinstance(one, EngineVariable)]
-    own = [keras.ops.convert_to_numpy(variable.value) for variable in own_to_keras]
     if scope.job.size == 1:
         return
-    for variable, value in zip(own_to_keras, scope.broadcast(own)):
+    of_keras = [one for one in variables if not isinstance(one, EngineVariable)]
+    values = [keras.ops.convert_to_numpy(variable.value) for variable in of_keras]
+    for variable, value in zip(of_keras, scope.broadcast(values)):
         variable.assign(value)
 
 
