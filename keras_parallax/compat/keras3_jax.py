@@ -9,10 +9,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 from jax import numpy as jnp
-from jax.experimental import io_callback
 from jax.extend import random as jax_random
 from keras.src.random.seed_generator import draw_seed
 
+from keras_parallax.compat import jax_calls
 from keras_parallax.compat.horovod_api import hvd
 from keras_parallax.errors import PlanError
 
@@ -202,38 +202,37 @@ def lookups(
     """
     distinct = list({id(of_one): of_one for of_one in ids}.values())
     places = [next(n for n, one in enumerate(distinct) if one is of_one) for of_one in ids]
-    # Keras infers shapes with numbers of samples that are symbols, with which nothing is computed.
-    shapes = [
-        jax.ShapeDtypeStruct((*of_one.shape, width), np.float32)
-        for of_one, width in zip(ids, widths)
-    ]
 
-    def pulled(stand_ins: Any, arrays: Any) -> List[np.ndarray]:
-        flat = list(map(_flat, arrays))
+    def pulled(*arrays: np.ndarray) -> List[np.ndarray]:
+        # After the zeros that stand for the tables, which the push before has returned.
+        flat = [array.reshape(-1) for array in arrays[len(variables) :]]
         rows = pull([flat[place] for place in places])
         return [
-            np.reshape(of_one, (*np.shape(arrays[place]), width))
+            np.reshape(of_one, (*arrays[len(variables) + place].shape, width))
             for of_one, place, width in zip(rows, places, widths)
         ]
 
-    def noted(arrays: Any, by: Any) -> List[np.ndarray]:
+    def noted(*arrays: np.ndarray) -> List[np.ndarray]:
         # Copies: JAX uses the memory of an argument again when the call is over.
-        flat = [_flat(array).copy() for array in arrays]
+        flat = [array.flatten() for array in arrays[: len(distinct)]]
         return [
             _notes[variable.table].add(flat[place], np.array(of_one, np.float32).reshape(-1, width))
-            for variable, place, of_one, width in zip(variables, places, by, widths)
+            for variable, place, of_one, width in zip(
+                variables, places, arrays[len(distinct) :], widths
+            )
         ]
 
     @jax.custom_vjp
     def rows_of(stand_ins: Any, arrays: Any) -> Any:
-        return jax.pure_callback(pulled, shapes, stand_ins, arrays)
+        shapes = [(*arrays[place].shape, width) for place, width in zip(places, widths)]
+        forms = [(shape, np.float32) for shape in shapes]
+        return jax_calls.call(pulled, [*stand_ins, *arrays], forms)
 
     def forward(stand_ins: Any, arrays: Any) -> Any:
         return rows_of(stand_ins, arrays), arrays
 
     def backward(arrays: Any, by: Any) -> Any:
-        ticket = jax.ShapeDtypeStruct((), np.float32)
-        tickets = io_callback(noted, [ticket for _ in variables], arrays, by)
+        tickets = jax_calls.call(noted, [*arrays, *by], [((), np.float32) for _ in variables])
         return tickets, [np.zeros(array.shape, jax.dtypes.float0) for array in arrays]
 
     rows_of.defvjp(forward, backward)
@@ -251,10 +250,6 @@ def _taken(table: Any, tickets: float) -> List[_Note]:
         ) from error
 
 
-def _flat(ids: Any) -> np.ndarray:
-    return np.asarray(ids).reshape(-1)
-
-
 def has_gradient(gradient: Any) -> bool:
     """Whether the loss depends on what was looked up; without, JAX has a zero, too."""
     return gradient is not None
@@ -267,49 +262,44 @@ def as_tensors(gradients: Sequence[Any], keep_rows: bool) -> List[Any]:
 
 
 def mean_over_workers(
-    gradients: Sequence[Any], name: str, compression: Any, collective: Any
+    gradients: Sequence[Any], name: str, compression: Any, collective: Any, check: Any
 ) -> List[Any]:
-    """The mean over the workers of each of some arrays."""
+    """The mean over the workers of each of some arrays; arguments as of the TensorFlow backend."""
 
-    def means(*arrays: Any) -> List[np.ndarray]:
-        return _joined(arrays, name, compression, hvd.Average, collective)
+    def means(flat: np.ndarray) -> List[np.ndarray]:
+        found = _reduced(flat, name, compression, hvd.Average, collective)
+        if check is not None:
+            size = gradients[0].size
+            check(flat[:size], found[:size])
+        return [found]
 
-    shapes = [jax.ShapeDtypeStruct(of.shape, of.dtype) for of in gradients]
-    return io_callback(means, shapes, *gradients)
+    flat = jnp.concatenate([of.ravel().astype(np.float32) for of in gradients])
+    (joined,) = jax_calls.call(means, [flat], [(flat.shape, flat.dtype)])
+    parts = jnp.split(joined, np.cumsum([of.size for of in gradients])[:-1])
+    return [part.reshape(of.shape).astype(of.dtype) for part, of in zip(parts, gradients)]
 
 
 def sum_over_workers(tensor: Any, name: str, collective: Any) -> Any:
     """The sum over the workers of an array, through which no gradient goes."""
 
-    def total(array: Any) -> np.ndarray:
-        return _joined([array], name, hvd.Compression.none, hvd.Sum, collective)[0]
+    def total(array: np.ndarray) -> List[np.ndarray]:
+        found = _reduced(array.reshape(-1), name, hvd.Compression.none, hvd.Sum, collective)
+        return [found.reshape(array.shape)]
 
     tensor = jax.lax.stop_gradient(tensor)
-    return io_callback(total, jax.ShapeDtypeStruct(tensor.shape, tensor.dtype), tensor)
+    return jax_calls.call(total, [tensor], [(tensor.shape, tensor.dtype)])[0]
 
 
-def _joined(
-    arrays: Sequence[Any], name: str, compression: Any, op: Any, collective: Any
-) -> List[np.ndarray]:
-    arrays = [np.asarray(array) for array in arrays]
-    flat = np.concatenate([array.ravel().astype(np.float32) for array in arrays])
-
+def _reduced(flat: np.ndarray, name: str, compression: Any, op: Any, collective: Any) -> np.ndarray:
     def reduce(_: Any) -> np.ndarray:
         small, kept = compression.compress(tf.constant(flat))
-        return compression.decompress(hvd.allreduce(small, op=op, name=name), kept).numpy()
+        found: np.ndarray = compression.decompress(
+            hvd.allreduce(small, op=op, name=name), kept
+        ).numpy()
+        return found
 
-    parts = np.split(collective(reduce), np.cumsum([array.size for array in arrays])[:-1])
-    return [part.reshape(of.shape).astype(of.dtype) for part, of in zip(parts, arrays)]
-
-
-def call(act: Callable[..., None], tensors: Sequence[Any]) -> Any:
-    """Calls a function with arrays when a step comes to it, once what they are computed of is."""
-
-    def acted(*arrays: Any) -> np.ndarray:
-        act(*map(np.asarray, arrays))
-        return np.zeros((), np.float32)
-
-    return io_callback(acted, jax.ShapeDtypeStruct((), np.float32), *tensors)
+    found: np.ndarray = collective(reduce)
+    return found
 
 
 def push(
@@ -331,16 +321,21 @@ def push(
         next step looks up no row before.
     """
 
-    def acted(number: Any, rate: Any, *sums: Any) -> None:
-        parts = []
+    def acted(number: np.ndarray, rate: np.ndarray, *sums: np.ndarray) -> List[np.ndarray]:
+        parts: List[np.ndarray] = []
         for variable, tickets in zip(variables, sums):
-            noted = _taken(variable.table, float(tickets))
-            width = variable.table.shape[1]
-            parts.append(np.concatenate([ids for ids, _ in noted] or [np.zeros(0, np.int32)]))
-            parts.append(
-                np.concatenate([by for _, by in noted] or [np.zeros((0, width), np.float32)])
-            )
+            parts += _together(_taken(variable.table, float(tickets)), variable.table.shape[1])
         act(number, rate, *parts)
+        return [np.zeros((), np.float32)]
 
-    done = call(acted, [*number_and_rate, *gradients])
-    return [done for _ in variables]
+    done = jax_calls.call(acted, [*number_and_rate, *gradients], [((), np.float32)])
+    return [done[0] for _ in variables]
+
+
+def _together(notes: Sequence[_Note], width: int) -> _Note:
+    """The ids and gradients of some notes as those of one."""
+    if len(notes) == 1:
+        return notes[0]
+    ids = [of_note for of_note, _ in notes] or [np.zeros(0, np.int32)]
+    gradients = [of_note for _, of_note in notes] or [np.zeros((0, width), np.float32)]
+    return np.concatenate(ids), np.concatenate(gradients)

@@ -248,10 +248,25 @@ def _summed(gradient: Any) -> Any:
 
 
 def mean_over_workers(
-    gradients: Sequence[Any], name: str, compression: Any, collective: Any
+    gradients: Sequence[Any], name: str, compression: Any, collective: Any, check: Any
 ) -> List[Any]:
-    """The mean over the workers of each of some tensors."""
+    """The mean over the workers of each of some tensors.
+
+    Args:
+        gradients: the tensors.
+        name: the same for all workers.
+        compression: as of Horovod.
+        collective: what runs a collective that is called from Python, as `Job.collective` does.
+        check: function that is called with the first one and its mean, arrays; or `None`.
+    """
     del collective  # Horovod's operation is part of the step.
+    found = _means(gradients, name, compression)
+    if check is not None:
+        _call(check, [gradients[0], found[0]])
+    return found
+
+
+def _means(gradients: Sequence[Any], name: str, compression: Any) -> List[Any]:
     # Gloo adds up no bfloat16, and a sum of float16 may overflow.
     wide = [tf.cast(of, tf.float32) if of.dtype.size < 4 else of for of in gradients]
     small = [compression.compress(tensor) for tensor in wide]
@@ -276,7 +291,7 @@ def sum_over_workers(tensor: Any, name: str, collective: Any) -> Any:
     return tf.stop_gradient(hvd.allreduce(tf.stop_gradient(tensor), op=hvd.Sum, name=name))
 
 
-def call(act: Callable[..., None], tensors: Sequence[Any]) -> Any:
+def _call(act: Callable[..., None], tensors: Sequence[Any]) -> Any:
     """Calls a function with arrays when a step comes to it, once what they are computed of is."""
 
     def acted(*arrays: Any) -> np.ndarray:
@@ -305,5 +320,5 @@ def push(
     """
     del variables
     parts = [part for by in gradients for part in (by.indices, tf.cast(by.values, tf.float32))]
-    call(act, [*number_and_rate, *parts])
+    _call(act, [*number_and_rate, *parts])
     return []

@@ -213,10 +213,8 @@ class _Wrapper(Mixin):
             self._parallax_name + '.dense',
             self._parallax_settings.compression,
             scope.collective_of('the exchange of gradients'),
+            scope.noting_errors(lambda *of: _check_sizes(scope, *of)) if sizes else None,
         )
-        if sizes:
-            check = scope.noting_errors(lambda own, mean: _check_sizes(scope, own, mean))
-            backend.call(check, [sizes[0], means[0]])
         return means[len(sizes) :]
 
 
