@@ -293,13 +293,13 @@ class TableStep:
                 tf.gather(table.variable, self._ids[number])
                 for table, number in zip(tables, looked_up_with)
             ]
-            self._loss = _loss_with_gradients(self._lookups, self._gradients)
+            self._nothing = tf.zeros([])
+            loss = _loss_with_gradients(self._lookups, self._gradients)
             self.optimizer = ParallaxOptimizer(FedRows(rows, self._fed, RowsOfV2), **options)
-            self._updates = self.optimizer.get_updates(
-                self._loss, [table.variable for table in tables]
-            )
+            self._updates = self.optimizer.get_updates(loss, [table.variable for table in tables])
             self._operations: Any = None
             self._run: Any = None
+            self._no_rows: List[np.ndarray] = []
             for table in tables:
                 table.taken_by(self.step)
 
@@ -324,13 +324,11 @@ class TableStep:
             table.check(of_table)
         of_numbers, gradients = self._joined(ids, gradients)
         fed = self._fed.values(self._rows.hyperparameters(rate, number))
-        # As many as a table has ids, of which as many or fewer are different.
-        rows = [np.empty(of_table.shape, np.float32) for of_table in gradients]
         with self._graph.as_default():
             if self._operations is not self.step.operations:
                 self._operations = self.step.operations
                 self._run = self._built()
-            self._run([*of_numbers, *gradients, fed, *rows])
+            self._run([*of_numbers, *gradients, fed, *self._no_rows])
 
     def slot(self, table: Table, name: str) -> StoredRows:
         """A slot of one of its tables, by its name in Keras."""
@@ -354,23 +352,23 @@ class TableStep:
         return rows
 
     def _built(self) -> Any:
-        """The function that runs the step, fed with the rows that it would pull or look up.
+        """The function that runs the step, fed with the rows that it would pull.
 
-        It computes nothing with them, so they need not be the right ones.
+        It computes nothing with them, not even the loss, so none are fed.
         """
         read = {one.replaced.name: one.replacement for one in self.step.operations.connections}
         rows = []
-        for table, number, lookup in zip(self.tables, self._looked_up_with, self._lookups):
+        for table, number in zip(self.tables, self._looked_up_with):
             of_engine, ids = table.engine_table, self._ids[number].name
             if of_engine.shards:
                 pulled = next(
                     pull.rows for pull in of_engine.pulls if ids in [one.name for one in pull.ids]
                 )
                 rows.append(read.get(pulled.name, pulled))
-            else:
-                rows.append(lookup)
+        self._no_rows = [np.zeros((0, of_table.shape[1]), np.float32) for of_table in rows]
         fed = [*self._ids.values(), *self._gradients, self._fed.placeholder, *rows]
-        return engine_backend().function(fed, [self._loss], updates=self._updates)
+        # Keras must have some output, and this one is there at once.
+        return engine_backend().function(fed, [self._nothing], updates=self._updates)
 
     def _joined(
         self, ids: Sequence[np.ndarray], gradients: Sequence[np.ndarray]
