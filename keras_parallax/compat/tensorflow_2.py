@@ -5,6 +5,7 @@ The engine builds graphs, which TensorFlow 2 has in `tensorflow.compat.v1`.
 
 import importlib
 import importlib.util
+import threading
 import weakref
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
@@ -97,33 +98,33 @@ def _has_tf_keras() -> bool:
         return False
 
 
+#: The Keras 2 that TensorFlow 2.16 and later keep for themselves. Scripts train no models with it,
+#: but it has what the engine needs to build its graphs for models of Keras 3
+#: (`tests/parallel/test_keras3.py`, without `tf_keras`).
+_KEPT_KERAS = 'tensorflow.python.keras'
+
+
 def _keras_inside() -> str:
-    """The name of Keras 2: `tf_keras` beside a TensorFlow whose own is Keras 3, else `keras`."""
+    """The package that has the insides of a Keras 2: that of scripts, or the one of TensorFlow."""
     if _has_tf_keras():
         _load_tf_keras()
-        return 'tf_keras'
+        return 'tf_keras.src'
     try:
-        found = 'Keras ' + importlib.import_module('keras').__version__
+        found = importlib.import_module('keras').__version__
     except ImportError as error:
-        found = 'no Keras at all (%s)' % error
-    if not found.startswith('Keras 2.'):
         raise StackError(
-            'keras-parallax needs Keras 2, which builds graphs, but beside TensorFlow %s there is '
-            '%s; get it with: pip install tf-keras==%s, and set TF_USE_LEGACY_KERAS=1, so '
-            'that tf.keras is Keras 2.'
-            % (
-                tensorflow.__version__,
-                found,
-                '.'.join(tensorflow.__version__.split('.')[:2]) + '.0',
-            )
-        )
-    return 'keras'
+            'keras-parallax needs Keras, but beside TensorFlow %s there is none (%s); get it with: '
+            'pip install keras' % (tensorflow.__version__, error)
+        ) from error
+    return 'keras.src' if found.startswith('2.') else _KEPT_KERAS
 
 
 USUAL_KERAS = 'tf.keras'
 
 #: One package, whatever a script calls it.
-KERAS_PACKAGES = {'tf.keras': _keras_inside() + '.src'}
+KERAS_PACKAGES = {'tf.keras': _keras_inside()}
+
+_IS_KEPT = KERAS_PACKAGES['tf.keras'] == _KEPT_KERAS
 
 REFUSED_PACKAGES: Dict[str, str] = {}
 
@@ -142,12 +143,17 @@ IGNORED_METHODS = (
     'make_predict_function',
 )
 
-OPTIMIZER_MODULES = (KERAS_PACKAGES['tf.keras'] + '.optimizers.optimizer_v1',)
+OPTIMIZER_MODULES = (
+    KERAS_PACKAGES['tf.keras'] + ('' if _IS_KEPT else '.optimizers') + '.optimizer_v1',
+)
 
-OPTIMIZER_V2 = importlib.import_module(
-    KERAS_PACKAGES['tf.keras'] + '.optimizers.legacy.optimizer_v2'
-).OptimizerV2
+_optimizer_v2 = importlib.import_module(
+    KERAS_PACKAGES['tf.keras']
+    + ('.optimizer_v2' if _IS_KEPT else '.optimizers.legacy')
+    + '.optimizer_v2'
+)
 
+OPTIMIZER_V2 = _optimizer_v2.OptimizerV2
 
 _loss_scaling = importlib.import_module(
     KERAS_PACKAGES['tf.keras'] + '.mixed_precision.loss_scale_optimizer'
@@ -167,15 +173,14 @@ TABLES_ARE_EAGER = True
 
 
 #: What an `OptimizerV2` adds up the gradients of `tf.distribute`'s replicas with.
-USUAL_AGGREGATOR = importlib.import_module(
-    KERAS_PACKAGES['tf.keras'] + '.optimizers.legacy.optimizer_v2'
-).optimizer_utils.all_reduce_sum_gradients
+USUAL_AGGREGATOR = _optimizer_v2.optimizer_utils.all_reduce_sum_gradients
 
 
 def keras_module(name: str) -> Any:
     """The package, as scripts have it."""
     del name
-    return importlib.import_module(_keras_inside())
+    inside = KERAS_PACKAGES['tf.keras']
+    return importlib.import_module(inside if _IS_KEPT else inside.split('.')[0])
 
 
 def keras_classes(name: str) -> Dict[str, Any]:
@@ -250,6 +255,8 @@ def for_graphs(name: str, optimizer: Optimizer) -> Optimizer:
     Raises:
         PlanError: there is none that means the same.
     """
+    if _IS_KEPT:  # It has none for eager execution.
+        return optimizer
     eager = importlib.import_module(KERAS_PACKAGES[name] + '.optimizers.optimizer').Optimizer
     if not isinstance(optimizer, eager):
         return optimizer
@@ -289,7 +296,8 @@ def for_graphs(name: str, optimizer: Optimizer) -> Optimizer:
 
 def keras_saving(name: str) -> Any:
     """The module that reads and writes HDF5 files."""
-    return importlib.import_module(KERAS_PACKAGES[name] + '.saving.legacy.hdf5_format')
+    folder = '.saving' if _IS_KEPT else '.saving.legacy'
+    return importlib.import_module(KERAS_PACKAGES[name] + folder + '.hdf5_format')
 
 
 def keras_writer(name: str) -> Callable[..., None]:
@@ -348,14 +356,27 @@ def keras_session(name: str) -> Optional[Session]:
 _shared_sessions: Dict[str, Any] = {}
 
 
+class _SessionsOfThreads(threading.local):
+    """The session of each thread, as a backend of Keras keeps them."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.session: Any = _shared_sessions[name]()
+
+
 def share_session(name: str, session: Session) -> None:
     """Has threads that have not asked Keras for a session yet begin with this one.
 
     Keras 2.15 opens a session for each thread, in which it initializes all variables anew
     (`tests/parallel/test_sessions.py`, the threads that read).
     """
-    sessions = keras_backend(name)._SESSION
+    backend = keras_backend(name)
     _shared_sessions[name] = weakref.ref(session)
+    if _IS_KEPT:
+        # Its attribute is an object of a class that cannot be changed.
+        if not isinstance(backend._SESSION, _SessionsOfThreads):
+            backend._SESSION = _SessionsOfThreads(name)
+        return
 
     def with_shared(initialize: Callable[..., None]) -> Callable[..., None]:
         def initialize_and_share(self: Any) -> None:
@@ -364,4 +385,4 @@ def share_session(name: str, session: Session) -> None:
 
         return initialize_and_share
 
-    patches.replace_method('SessionLocal.__init__', type(sessions), with_shared)
+    patches.replace_method('SessionLocal.__init__', type(backend._SESSION), with_shared)

@@ -8,6 +8,9 @@ import json
 import os
 import sys
 
+import hidden_packages
+
+hidden_packages.hide()
 BACKEND = sys.argv[1]
 os.environ['KERAS_BACKEND'] = BACKEND
 

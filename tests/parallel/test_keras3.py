@@ -3,6 +3,7 @@
 import json
 
 import frameworks
+import hidden_packages
 import launch
 import pytest
 
@@ -64,11 +65,18 @@ FEW = (
 )
 
 
-def found_by(backend, ranks, cases, folder):
+#: Without Keras 2, as who has Keras 3 has it.
+WITHOUT_KERAS_2 = {hidden_packages.VARIABLE: 'tf_keras'}
+
+
+def found_by(backend, ranks, cases, folder, environ=None):
     """What `keras3_worker.py` finds, a list by rank."""
     if backend == 'jax':
         pytest.importorskip('jax')
-    outcome = launch.run(ranks, 'parallel/keras3_worker.py', backend, folder, *cases)
+        environ = WITHOUT_KERAS_2
+    outcome = launch.run(
+        ranks, 'parallel/keras3_worker.py', backend, folder, *cases, environ=environ
+    )
     assert outcome.code == 0, outcome.output
     return [json.loads((folder / ('%d.json' % rank)).read_text()) for rank in range(ranks)]
 
@@ -118,6 +126,12 @@ def test_two_workers_equal_plain_keras_3_with_tensorflow(on_tensorflow, case):
 @pytest.mark.parametrize('case', FEW)
 def test_two_workers_equal_plain_keras_3_with_jax(on_jax, case):
     check(on_jax, case)
+
+
+def test_keras_2_is_not_needed(tmp_path):
+    found = found_by('tensorflow', 2, ['momentum', 'same_ids_adam'], tmp_path, WITHOUT_KERAS_2)
+    for case in ('momentum', 'same_ids_adam'):
+        check(found, case)
 
 
 @pytest.mark.parametrize('case', REFUSED)

@@ -7,6 +7,7 @@ import sys
 
 import cases
 import h5py
+import hidden_packages
 import numpy as np
 import pytest
 import reference
@@ -201,32 +202,31 @@ def test_a_model_or_an_optimizer_of_keras_3_is_refused_with_both_ways_to_keras_2
         assert 'TF_USE_LEGACY_KERAS=1' in told and 'import tf_keras as keras' in told
 
 
-#: Imports us where there is no `tf_keras`, and `keras` is the one in a folder.
-WITH_KERAS_3 = """
-import importlib.machinery, sys, tensorflow
+#: Compiles a model of `tf.keras` in graph mode where there is no `tf_keras`.
+WITH_KERAS_3_ALONE = """
+import hidden_packages
+hidden_packages.hide()
+import tensorflow as tf
+tf.compat.v1.disable_v2_behavior()
+import keras_parallax as kp
+from tensorflow import keras
 
-find = importlib.machinery.PathFinder.find_spec
-importlib.machinery.PathFinder.find_spec = lambda name, *place: (
-    None if name == 'tf_keras' else find(name, *place)
-)
-for name in list(sys.modules):
-    if name.split('.')[0] in ('keras', 'tf_keras'):
-        del sys.modules[name]
-sys.path.insert(0, {folder!r})
-try:
-    import keras_parallax
-except ImportError as error:
-    print(type(error).__name__, error)
+with kp.ParallaxStrategy():
+    model = keras.Sequential([keras.layers.Input((2,)), keras.layers.Dense(1)])
+    try:
+        model.compile('sgd', 'mse')
+    except kp.ScopeError as error:
+        print(type(error).__name__, error)
 """
 
 
-def test_keras_3_alone_is_told_with_the_package_that_has_keras_2(tmp_path):
-    (tmp_path / 'keras').mkdir()
-    (tmp_path / 'keras' / '__init__.py').write_text("__version__ = '3.5.0'\n")
-    told = output_of(WITH_KERAS_3.format(folder=str(tmp_path)))
-    assert told.startswith('StackError keras-parallax needs Keras 2')
-    assert 'there is Keras 3.5.0' in told
-    assert 'pip install tf-keras==2.' in told and 'set TF_USE_LEGACY_KERAS=1' in told
+def test_keras_3_alone_is_told_with_the_package_that_has_keras_2(monkeypatch):
+    pytest.importorskip('keras', minversion='3', reason='`tf.keras` is Keras 2 there')
+    monkeypatch.setenv(hidden_packages.VARIABLE, 'tf_keras')
+    path = os.path.dirname(hidden_packages.__file__)
+    told = output_of(WITH_KERAS_3_ALONE, path, legacy='0')
+    assert told.startswith('ScopeError')
+    assert 'pip install tf-keras' in told and 'TF_USE_LEGACY_KERAS=1' in told
 
 
 @pytest.mark.parametrize('has_strategy', (True, False))

@@ -1,0 +1,25 @@
+"""Packages that a process is to do without though they are installed."""
+
+import os
+import sys
+
+#: The variable that names one.
+VARIABLE = 'KERAS_PARALLAX_TEST_WITHOUT'
+
+
+class _Hidden:
+    """Finds no package of a name, and says so."""
+
+    def __init__(self, name):
+        self._name = name
+
+    def find_spec(self, name, path=None, target=None):
+        del path, target
+        if name.split('.')[0] == self._name:
+            raise ModuleNotFoundError('No module named %r' % name, name=name)
+
+
+def hide():
+    """Hides the package that the variable names, if it names one. Call it before any import."""
+    if os.environ.get(VARIABLE):
+        sys.meta_path.insert(0, _Hidden(os.environ[VARIABLE]))
