@@ -27,6 +27,8 @@ BACKEND = keras.backend.backend()
 BACKENDS = ('tensorflow', 'jax')
 
 Embedding = keras.layers.Embedding
+#: The class that has `track`, one for each backend.
+ExportArchive = next(cls for cls in keras.export.ExportArchive.__mro__ if 'track' in vars(cls))
 Function = keras.Function
 Loss = keras.losses.Loss
 LossScaleOptimizer = keras.optimizers.LossScaleOptimizer

@@ -10,6 +10,11 @@ _SAVED = (
     'tests/parallel/test_keras3_behaviour.py::'
     'test_plain_keras_loads_a_saved_model_and_weights_can_be_set'
 )
+_EXPORTED = 'tests/parallel/test_keras3_behaviour.py::test_an_exported_model_predicts_the_same'
+_ARCHIVE = (
+    'tests/parallel/test_keras3_behaviour.py::'
+    'test_an_archive_that_could_not_be_served_is_refused'
+)
 _PLAN = (
     'tests/parallel/test_keras3_behaviour.py::'
     'test_the_plan_says_which_tables_have_shards_and_why_others_have_not'
@@ -100,6 +105,8 @@ ON_KERAS_3: Tuple[Tuple[str, str, str, str], ...] = (
     ),
     ('Model.save', 'workers would write one file at a time', _VERSION, _SAVED),
     ('Model.save_weights', 'workers would write one file at a time', _VERSION, _SAVED),
+    ('Model.export', 'what is exported has no workers to ask for rows', _VERSION, _EXPORTED),
+    ('ExportArchive.track', 'it would be written with calls of Python', _VERSION, _ARCHIVE),
     (
         'BackupAndRestore._save_model',
         'workers would write one file at a time',

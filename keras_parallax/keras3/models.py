@@ -16,6 +16,7 @@ from keras_parallax.errors import MetricMismatchError, PlanError, StackError
 from keras_parallax.keras3 import (
     checkpoints,
     embedding_layer,
+    exporting,
     fit_callbacks,
     joint_lookups,
     joint_losses,
@@ -62,6 +63,7 @@ def install() -> None:
     joint_lookups.install()
     joint_losses.install()
     fit_callbacks.install(_rank_of)
+    exporting.install(_rank_of)
     keras3_files.replace_memory_check(lambda model: bool(embedding_layer.tables_in(model)))
     for layer in loaded_keras3.eager_layers():
         keras3_api.replace_method('tf_keras Layer.add_weight', layer, _refused_weight)

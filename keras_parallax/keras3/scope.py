@@ -223,3 +223,14 @@ def _without(option: Any, names: Container[str]) -> Any:
 def open_scope() -> Optional[Keras3Scope]:
     """The `Keras3Scope` that is open, or `None`."""
     return _open
+
+
+@contextlib.contextmanager
+def outside() -> Iterator[None]:
+    """While open, no scope is, so that what is built is plain Keras's."""
+    global _open
+    former, _open = _open, None
+    try:
+        yield
+    finally:
+        _open = former

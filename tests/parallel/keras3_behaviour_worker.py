@@ -284,6 +284,25 @@ def saved(strategy, folder):
     return [found, zeros, model.count_params(), own_and_plain, optimizers]
 
 
+def exported(strategy, folder):
+    """What an exported model predicts, and the error that refuses an archive of a model."""
+    model = in_scope(strategy, keras.optimizers.Adagrad(RATE))
+    x, y = batches(strategy.rank, strategy.size)[0][0]
+    model.train_on_batch(x, y)
+    strategy._job.barrier()
+    predictions = model.predict(x, verbose=0)
+    path = os.path.join(folder, 'exported')
+    model.export(path, verbose=False)
+    strategy._job.barrier()
+    served = tf.saved_model.load(path).serve([tf.constant(part) for part in x])
+    try:
+        keras.export.ExportArchive().track(model)
+        refused = None
+    except kp.ParallaxError as error:
+        refused = type(error).__name__
+    return [float(np.abs(served - predictions).max()), refused]
+
+
 class Noting(keras.layers.Layer):
     """Notes whether XLA compiles what it is part of."""
 
@@ -450,6 +469,7 @@ def main(folder):
     )
     found = {check.__name__: check(strategy) for check in checks}
     found['saved'], found['backend'] = saved(strategy, folder), BACKEND
+    found['exported'] = exported(strategy, folder)
     with open(os.path.join(folder, '%d.json' % strategy.rank), 'w') as file:
         json.dump(found, file)
 

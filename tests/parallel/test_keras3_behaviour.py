@@ -73,6 +73,16 @@ def test_plain_keras_loads_a_saved_model_and_weights_can_be_set(found):
         assert optimizers == ['Adagrad', True, False]
 
 
+def test_an_exported_model_predicts_the_same(found):
+    for of_rank in found:
+        assert of_rank['exported'][0] < BOUND
+
+
+def test_an_archive_that_could_not_be_served_is_refused(found):
+    for of_rank in found:
+        assert of_rank['exported'][1] == 'PlanError'
+
+
 def test_the_plan_says_which_tables_have_shards_and_why_others_have_not(found):
     for of_rank in found:
         planned, architecture, text, early, alone = of_rank['planned']
