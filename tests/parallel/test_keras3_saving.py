@@ -85,3 +85,22 @@ def test_a_job_goes_on_within_an_epoch_from_its_newest_checkpoint(found, ending)
         assert of_file['refused']
         assert of_file['warnings'] == 1, 'arrays that are shuffled come in another order'
         assert of_file['alone'] == 'MetricMismatchError', 'one worker alone has the callback'
+
+
+@pytest.mark.parametrize(
+    'first, last',
+    [
+        (('tensorflow', 2), ('jax', 3)),
+        pytest.param(('jax', 3), ('tensorflow', 1), marks=pytest.mark.exhaustive),
+        pytest.param(('tensorflow', 1), ('tensorflow', 2), marks=pytest.mark.exhaustive),
+    ],
+)
+def test_a_job_goes_on_with_other_workers_and_on_the_other_backend(first, last, tmp_path):
+    pytest.importorskip('jax')
+    for (backend, ranks), part in ((first, 'first'), (last, 'last')):
+        outcome = launch.run(ranks, 'parallel/keras3_resume_worker.py', backend, tmp_path, part)
+        assert outcome.code == 0, outcome.output
+    for rank in range(last[1]):
+        found = json.loads((tmp_path / ('%d.json' % rank)).read_text())
+        assert found['from'] == 'at-2-3.keras' and found['began'] == 1
+        assert max(found['weights'], found['history']) < BOUND
