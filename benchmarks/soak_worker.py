@@ -1,5 +1,7 @@
 """Run by `soak.py`: trains a small model that saves after each epoch, from where it last was.
 
+The model is one of the package `keras`, which may be Keras 3.
+
 Usage: soak_worker.py FOLDER EPOCHS. Each worker tells in FOLDER/rank-RANK what it is doing; rank 0
 leaves the final weights and slots in FOLDER/final.npz.
 """
@@ -38,6 +40,8 @@ def main(folder, epochs):
 
     import keras_parallax as kp
 
+    is_keras_3 = keras.__version__.startswith('3.')
+
     class Phase(keras.callbacks.Callback):
         """Reports what begins when the callbacks before it have had their turn."""
 
@@ -65,7 +69,8 @@ def main(folder, epochs):
     with kp.ParallaxStrategy() as strategy:
         model = keras.models.Sequential(
             [
-                keras.layers.Embedding(ROWS, WIDTH, input_length=LENGTH),
+                keras.layers.InputLayer((LENGTH,), dtype='int32'),
+                keras.layers.Embedding(ROWS, WIDTH),
                 keras.layers.Flatten(),
                 keras.layers.Dense(16, activation='tanh'),
                 keras.layers.Dense(1),
@@ -75,17 +80,22 @@ def main(folder, epochs):
     # The same start for the run without a failure.
     random = np.random.RandomState(0)
     model.set_weights([random.normal(0, 0.1, one.shape) for one in model.get_weights()])
-    forms = [os.path.join(folder, 'parts-{epoch:04d}'), os.path.join(folder, 'file-{epoch:04d}.h5')]
+    names = ('parts-{epoch:04d}', 'file-{epoch:04d}.h5')
+    if is_keras_3:
+        names = ('weights-{epoch:04d}.weights.h5', 'file-{epoch:04d}.keras')
+    forms = [os.path.join(folder, name) for name in names]
     report('resume')
     # Both forms are saved after each epoch, and take turns in being resumed from.
     epoch = strategy.resume(model, kp.latest_checkpoint(forms[RESTART % 2]))
     report('train', epoch)
     ids, targets = np.zeros((BATCH * BATCHES, LENGTH), np.int32), np.zeros((BATCH * BATCHES, 1))
-    callbacks = [
-        kp.callbacks.BroadcastGlobalVariablesCallback(0),
-        Draw(),
+    # Keras 3 copies the arrays when `fit` begins, and `BroadcastGlobalVariablesCallback` is not for
+    # it.
+    Draw().on_epoch_begin(0)
+    callbacks = [] if is_keras_3 else [kp.callbacks.BroadcastGlobalVariablesCallback(0), Draw()]
+    callbacks += [
         Phase('save'),
-        kp.callbacks.ModelCheckpoint(forms[0], sharded=True, max_to_keep=2),
+        kp.callbacks.ModelCheckpoint(forms[0], sharded=not is_keras_3, max_to_keep=2),
         kp.callbacks.ModelCheckpoint(forms[1], max_to_keep=2),
         Phase('train'),
     ]
@@ -95,9 +105,9 @@ def main(folder, epochs):
     )  # fmt: skip
     report('end')
     if strategy.is_chief:
-        np.savez(
-            os.path.join(folder, 'final.npz'), *model.get_weights() + model.optimizer.get_weights()
-        )
+        state = model.optimizer
+        state = [of.numpy() for of in state.variables] if is_keras_3 else state.get_weights()
+        np.savez(os.path.join(folder, 'final.npz'), *model.get_weights() + state)
 
 
 main(sys.argv[1], int(sys.argv[2]))

@@ -166,9 +166,9 @@ def tied():
 class Computed(keras.Model):
     """Ids that the model computes; layers that are built by the first batch."""
 
-    def __init__(self):
+    def __init__(self, **of_table):
         super().__init__()
-        self.table, self.out = embedding(USERS, 4, 'user'), dense(1)
+        self.table, self.out = embedding(USERS, 4, 'user', **of_table), dense(1)
 
     def call(self, inputs):
         users, items = inputs
@@ -210,9 +210,9 @@ def adding():
 class Pooled(keras.Model):
     """One table, whose rows are averaged."""
 
-    def __init__(self):
+    def __init__(self, **of_table):
         super().__init__()
-        self.table, self.out = embedding(USERS, 4, 'user'), dense(1)
+        self.table, self.out = embedding(USERS, 4, 'user', **of_table), dense(1)
 
     def call(self, inputs):
         return self.out(keras.ops.mean(self.table(inputs[0]), 1))
@@ -317,11 +317,11 @@ class Case:
         ).history
 
     def moved(self, plain):
-        """How far training has moved the first weight."""
+        """How far training has moved the weight that has moved most."""
         start = [np.asarray(weight) for weight in rebuilt(self.build).get_weights()]
         if not start:
             return None
-        return float(np.abs(plain.get_weights()[0] - start[0]).max())
+        return max(float(np.abs(of - at).max()) for of, at in zip(plain.get_weights(), start))
 
 
 def rebuilt(build):
@@ -427,6 +427,8 @@ CASES = {
     'penalized_by_hand': Case(PenalizedByHand, _adagrad),
     'read_by_operators': Case(ReadByOperators, _adagrad),
     'taken': Case(Taken, _adagrad),
+    'frozen': Case(lambda: two_tables(trainable=False), _adagrad),
+    'frozen_taken': Case(lambda: Taken(trainable=False), _adagrad),
     'shared': Case(shared, _adagrad),
     'same_ids': Case(same_ids, _adagrad),
     'alike_rows': Case(alike_rows, _adagrad),

@@ -106,9 +106,10 @@ def replace_weight(layer: Any, attribute: str, make: Callable[[], Any]) -> Any:
     was_locked = layer._tracker.locked
     layer._tracker.unlock()
     made = new_weight(layer, make)
-    setattr(layer, attribute, made)  # Tracked, as the last one.
+    setattr(layer, attribute, made)  # Tracked, as the last one of those that can be trained.
     del weights[-1]
     weights[place] = made
+    made.trainable = former.trainable
     if was_locked:
         layer._tracker.lock()
     return made

@@ -12,8 +12,7 @@ _SAVED = (
 )
 _EXPORTED = 'tests/parallel/test_keras3_behaviour.py::test_an_exported_model_predicts_the_same'
 _ARCHIVE = (
-    'tests/parallel/test_keras3_behaviour.py::'
-    'test_an_archive_that_could_not_be_served_is_refused'
+    'tests/parallel/test_keras3_behaviour.py::test_an_archive_that_could_not_be_served_is_refused'
 )
 _PLAN = (
     'tests/parallel/test_keras3_behaviour.py::'

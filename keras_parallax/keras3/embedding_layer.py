@@ -157,6 +157,8 @@ def _build(original: Callable[..., None]) -> Callable[..., None]:
         self._embeddings = keras3_api.new_weight(
             self, lambda: TableVariable(table, 'embeddings', scope, self, make_dense)
         )
+        # Only now: what is frozen when a layer gets it stays so for good.
+        self._embeddings.trainable = self.trainable
         if not keras3_api.backend_module().CAN_COMPILE:
             self.supports_jit = False
         self.built = True

@@ -21,7 +21,7 @@ BOUND_OF_16_BITS = 1e-2
 DENSE = (
     'adamw ftrl lamb adafactor muon schedule_free loss_scale clipnorm clipvalue global_clipnorm '
     'weight_decay ema accumulated tied mixed_float16 bfloat16 xla_without_tables '
-    'penalized_by_hand read_by_operators taken'
+    'penalized_by_hand read_by_operators taken frozen_taken'
 ).split() + ['multi'] * hasattr(keras.optimizers, 'MultiOptimizer')
 #: Cases with fewer tables that have shards than two.
 TABLES = dict(
@@ -62,6 +62,8 @@ FEW = (
     'penalized_by_hand',
     'read_by_operators',
     'taken',
+    'frozen',
+    'frozen_taken',
 )
 
 
