@@ -333,6 +333,17 @@ def sum_of_squares(true, predicted):
     return keras.ops.sum(keras.ops.square(true - predicted))
 
 
+class Halved(keras.losses.Loss):
+    """A loss that calls another one of Keras."""
+
+    def __init__(self, reduction, **kwargs):
+        super().__init__(**kwargs)
+        self._inner = keras.losses.MeanSquaredError(reduction=reduction)
+
+    def call(self, true, predicted):
+        return 0.5 * self._inner(true, predicted)
+
+
 def multi():
     """One optimizer for a table, and another one for all else. Keras 3.12 has none."""
     optimizers = {'user/.*': keras.optimizers.Adam(0.01)}
@@ -462,6 +473,13 @@ CASES = {
         lambda: dict(loss=sum_of_squares),
         wrap=lambda optimizer, kp: kp.ParallaxOptimizer(optimizer, loss_reduction='sum'),
     ),
+    'nested_sum': Case(
+        two_tables,
+        _sgd,
+        lambda: dict(loss=Halved('sum')),
+        wrap=lambda optimizer, kp: kp.ParallaxOptimizer(optimizer, loss_reduction='sum'),
+    ),
+    'nested_values': Case(two_tables, _sgd, lambda: dict(loss=Halved(None))),
     'unknown_reduction': Case(two_tables, _sgd, lambda: dict(loss=sum_of_squares)),
     'activity': Case(penalized_activity, _adagrad),
     'added_loss': Case(adding, _adagrad),

@@ -119,6 +119,7 @@ ON_KERAS_3: Tuple[Tuple[str, str, str, str], ...] = (
         _VERSION,
         _EQUAL,
     ),
+    ('Loss.__call__', 'a loss may be called within another one', _VERSION, _EQUAL),
     (
         'tf_keras Layer.add_weight',
         'a model of Keras 2 that executes eagerly would train alone',

@@ -6,6 +6,7 @@ its share in the joined batch.
 """
 
 import contextlib
+import functools
 from typing import Any, Callable, Iterator, Optional
 
 from keras_parallax.compat import keras3_api
@@ -76,9 +77,27 @@ def current() -> Optional[JointStep]:
     return _current
 
 
+#: How many losses are being called, each within the one before.
+_depth = 0
+
+
 def install() -> None:
     """Has the losses of training steps counted as they are in the joined batch."""
     keras3_api.replace_reduction(_reduction)
+    keras3_api.replace_method('Loss.__call__', keras3_api.Loss, _counted)
+
+
+def _counted(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
+        global _depth
+        _depth += 1
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            _depth -= 1
+
+    return __call__
 
 
 def _reduction(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -91,7 +110,8 @@ def _reduction(original: Callable[..., Any]) -> Callable[..., Any]:
     ) -> Any:
         loss = original(values, sample_weight, mask, reduction, dtype)
         joint = current()
-        if joint is None or joint.job.size == 1:
+        # What a loss of the script's own computes with is counted by that loss.
+        if joint is None or joint.job.size == 1 or _depth > 1:
             return loss
         return loss * _factor(joint, values, sample_weight, mask, reduction)
 

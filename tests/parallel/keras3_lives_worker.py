@@ -1,7 +1,7 @@
 """Run by `horovodrun`: random lives of Keras 3 models, in a strategy and in plain Keras.
 
-Usage: keras3_lives_worker.py BACKEND FOLDER SEED... Each rank writes FOLDER/RANK.json: for each seed
-its acts, the largest difference from plain Keras after each, and the error that refused one.
+Usage: keras3_lives_worker.py BACKEND FOLDER SEED... Each rank writes FOLDER/RANK.json: for each
+seed its acts, the largest difference from plain Keras after each, and the error that refused one.
 """
 
 import contextlib
@@ -132,7 +132,10 @@ class Life:
 
     def set_weights(self):
         """Sets all weights."""
-        self.model.set_weights([0.5 * weight for weight in self.model.get_weights()])
+        weights = [0.5 * weight for weight in self.model.get_weights()]
+        # Another worker may still read what this one would write.
+        self._barrier()
+        self.model.set_weights(weights)
 
     def _path(self, ending):
         self._files += 1

@@ -44,7 +44,8 @@ WAYS = (
     'regularized constrained schedule rate_callback early_stopping eager steps_per_execution '
     'shared same_ids alike_rows eager_alike_rows apart '
     'computed own_step recurrent masked masked_weights weights two_outputs sum '
-    'weighted_mean sum_of_squares activity lazy mixed_bfloat16 xla xla_masked'
+    'weighted_mean sum_of_squares nested_sum nested_values activity lazy mixed_bfloat16 xla '
+    'xla_masked'
 ).split()
 #: Cases that are refused where there are several workers.
 REFUSED = ('unknown_reduction', 'added_loss')
