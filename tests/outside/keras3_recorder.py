@@ -2,6 +2,7 @@
 
 import inspect
 import itertools
+import os
 import types
 
 import keras
@@ -15,6 +16,9 @@ from recording import MOST_BATCHES, MOST_EPOCHS, MOST_FITS, MOST_JUDGED, MOST_ST
 BATCH_NORMALIZATION = 'batch normalization sees its own batch'
 RANDOM_NUMBERS = 'its step draws random numbers'
 NO_MEAN = 'its loss is not a mean over the samples of a batch'
+
+#: Whether batch normalization trains with its moving statistics, which no batch changes.
+MOVING_STATISTICS = os.environ.get('MOVING_STATISTICS') == '1'
 
 #: Of Keras's own methods; keras-parallax replaces them by functions of any arguments.
 SIGNATURES = {
@@ -58,7 +62,8 @@ class Recorder(recording.Recorder):
         if _fixed_batch(model):
             return
         for layer in model._flatten_layers():
-            if isinstance(layer, keras.layers.BatchNormalization):
+            normalizes = isinstance(layer, keras.layers.BatchNormalization)
+            if normalizes and not MOVING_STATISTICS:
                 self.reasons.add(BATCH_NORMALIZATION)
             # What is only for dropout draws nothing.
             drops = 'Dropout' in type(layer).__name__ or hasattr(layer, 'dropout')
