@@ -209,11 +209,14 @@ def _incomes(random):
 
 
 def _banks(random):
-    words = 'job marital education default housing loan contact month day_of_week poutcome'
+    # Each column has the word that the script looks up at its end.
+    words = dict(job='blue-collar', marital='married', education='basic.9y', default='no')
+    words.update(housing='yes', loan='no', contact='cellular', month='may', day_of_week='fri')
+    words.update(poutcome='nonexistent')
     numbers = 'age duration campaign previous emp.var.rate cons.price.idx cons.conf.idx'
     columns = {}
-    for name in words.split():
-        columns[name] = ['kind%d' % kind for kind in random.randint(0, 4, SAMPLES)]
+    for name, word in words.items():
+        columns[name] = [(word, 'a', 'b')[kind] for kind in random.randint(0, 3, SAMPLES)]
     columns.update({name: random.randint(0, 60, SAMPLES) for name in numbers.split()})
     columns.update({name: random.uniform(0, 5, SAMPLES) for name in ('euribor3m', 'nr.employed')})
     columns['pdays'] = np.where(random.rand(SAMPLES) < 0.5, 999, 3)
@@ -225,17 +228,18 @@ def _banks(random):
 def _news(random):
     """Twenty groups of news; each starts with ten lines of a header."""
     groups = ['comp.graphics'] + ['group%d' % number for number in range(19)]
-    texts = {}
+    # The script looks these words up.
+    texts, text = {}, '\n' * 10 + 'the cat sat on the mat '
     for group in groups:
         for number in range(38987, 38987 + SAMPLES // 20):
-            texts['20_newsgroup/%s/%d' % (group, number)] = '\n' * 10 + _sentence(random, 50)
+            texts['20_newsgroup/%s/%d' % (group, number)] = text + _sentence(random, 44)
     return texts
 
 
 def _papers(random):
     terms = [['a'], ['a', 'b'], ['c']]
-    columns = ['paper %d' % number for number in range(SAMPLES)], [], []
-    for _ in range(SAMPLES):
+    columns = ['paper %d' % number for number in range(2 * SAMPLES)], [], []
+    for _ in range(2 * SAMPLES):
         columns[1].append(_sentence(random, 40))
         columns[2].append('"%s"' % terms[random.randint(3)])
     return 'titles,summaries,terms\n' + _lines(',', *columns)

@@ -213,8 +213,12 @@ def _is_mean(model, batch):
         part = keras.tree.map_structure(
             lambda of: of if of is None else of[start:stop], (x, y, weight)
         )
-        arguments = dict(sample_weight=part[2], batch_size=stop - start, verbose=0)
-        return model.evaluate(*part[:2], return_dict=True, **arguments)['loss']
+        arguments = dict(batch_size=stop - start, verbose=0, return_dict=True)
+        if weight is None:
+            return model.evaluate(*part[:2], **arguments)['loss']
+        # Arrays of several outputs may have no weight for each time step; a data set may.
+        del arguments['batch_size']
+        return model.evaluate(tf.data.Dataset.from_tensors(part), **arguments)['loss']
 
     whole, halves = loss(0, 2 * size), loss(0, size) + loss(size, 2 * size)
     return bool(np.isclose(whole, halves / 2, 1e-4) or np.isclose(whole, halves, 1e-4))
