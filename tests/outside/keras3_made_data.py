@@ -1,12 +1,14 @@
 """Made data for scripts of Keras 3 that would load it from the network.
 
 `install` has each download by Keras, pandas or `urllib` find what `MAKERS` has for the name at the
-end of its address, and `tensorflow_datasets` have MovieLens. What is in no list is not found.
+end of its address, `tensorflow_datasets` have MovieLens and `datasets` have CoNLL. What is in no
+list is not found.
 """
 
 import io
 import os
 import sys
+import tarfile
 import types
 import urllib.request
 import zipfile
@@ -28,6 +30,9 @@ def install():
     of_files.validate_file = lambda *args, **kwargs: True
     tf.data.Dataset.skip = _skip
     sys.modules['tensorflow_datasets'] = types.SimpleNamespace(load=_load)
+    sys.modules['datasets'] = types.SimpleNamespace(load_dataset=_load_dataset)
+    # It only prints how good a model is.
+    sys.modules['conlleval'] = types.SimpleNamespace(evaluate=lambda *args, **kwargs: None)
     try:
         import pandas
     except ImportError:
@@ -42,8 +47,11 @@ def install():
 
 
 def write_texts(folder):
-    """Writes the folder `aclImdb` of reviews, unless there is one."""
+    """Writes the folder `aclImdb` of reviews, unless there is one, and vectors of words."""
     random = np.random.RandomState(0)
+    with open(os.path.join(folder, 'glove.6B.100d.txt'), 'w') as file:
+        for word in WORDS:
+            file.write(' '.join([word] + ['%.4f' % number for number in random.randn(100)]) + '\n')
     for part in ('train/pos', 'train/neg', 'test/pos', 'test/neg'):
         of_part = os.path.join(folder, 'aclImdb', part)
         if not os.path.exists(of_part):
@@ -56,20 +64,50 @@ def write_texts(folder):
 def _retrieve(address, filename, *args, **kwargs):
     with open(filename, 'wb') as file:
         file.write(_made(address))
+    # Scripts also look for the files beside the archive, where older Keras put them.
+    made = _made_files(address)
+    for name in () if isinstance(made, str) else made:
+        path = os.path.join(os.path.dirname(filename), name)
+        os.makedirs(os.path.dirname(path) or '.', exist_ok=True)
+        with open(path, 'wb') as file:
+            file.write(_bytes(made[name]))
     return filename, None
 
 
-def _made(address):
+def _made_files(address):
+    """The text of a made file, or from paths in an archive to what is there."""
     name = address.rsplit('/', 1)[-1]
     if name not in MAKERS:
         raise FileNotFoundError('no data is made for %s' % name)
-    made = MAKERS[name](np.random.RandomState(0))
+    return MAKERS[name](np.random.RandomState(0))
+
+
+def _made(address):
+    made = _made_files(address)
     if isinstance(made, str):
         return made.encode()
+    return (_tar if '.tar' in address else _zip)(made)
+
+
+def _bytes(made):
+    return made.encode() if isinstance(made, str) else made
+
+
+def _zip(files):
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, 'w') as file:
-        for path, text in made.items():
-            file.writestr(path, text)
+        for path, made in files.items():
+            file.writestr(path, made)
+    return archive.getvalue()
+
+
+def _tar(files):
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode='w:gz') as file:
+        for path, made in files.items():
+            member = tarfile.TarInfo(path)
+            member.size = len(_bytes(made))
+            file.addfile(member, io.BytesIO(_bytes(made)))
     return archive.getvalue()
 
 
@@ -156,6 +194,78 @@ def _tested_adults(random):
     return ','.join(['a header'] * 15) + '\n' + _adults(random, '.')
 
 
+def _incomes(random):
+    """The census's incomes: 40 columns of words and numbers, a weight and the income."""
+    numbers = {0, 5, 16, 17, 18, 30, 39}
+    columns = [
+        random.randint(1, 90, SAMPLES)
+        if column in numbers
+        else [' kind%d' % number for number in random.randint(0, 5, SAMPLES)]
+        for column in range(41)
+    ]
+    columns[24] = np.round(random.uniform(100, 2000, SAMPLES), 2)
+    incomes = [(' - 50000.', ' 50000+.')[number % 2] for number in columns[0]]
+    return _lines(',', *columns, incomes)
+
+
+def _banks(random):
+    # Each column has the word that the script looks up at its end.
+    words = dict(job='blue-collar', marital='married', education='basic.9y', default='no')
+    words.update(housing='yes', loan='no', contact='cellular', month='may', day_of_week='fri')
+    words.update(poutcome='nonexistent')
+    numbers = 'age duration campaign previous emp.var.rate cons.price.idx cons.conf.idx'
+    columns = {}
+    for name, word in words.items():
+        columns[name] = [(word, 'a', 'b')[kind] for kind in random.randint(0, 3, SAMPLES)]
+    columns.update({name: random.randint(0, 60, SAMPLES) for name in numbers.split()})
+    columns.update({name: random.uniform(0, 5, SAMPLES) for name in ('euribor3m', 'nr.employed')})
+    columns['pdays'] = np.where(random.rand(SAMPLES) < 0.5, 999, 3)
+    columns['y'] = [('no', 'yes')[number] for number in random.randint(0, 2, SAMPLES)]
+    text = ';'.join(columns) + '\n' + _lines(';', *columns.values())
+    return {'bank-additional.zip': _zip({'bank-additional/bank-additional.csv': text})}
+
+
+def _news(random):
+    """Twenty groups of news; each starts with ten lines of a header."""
+    groups = ['comp.graphics'] + ['group%d' % number for number in range(19)]
+    # The script looks these words up.
+    texts, text = {}, '\n' * 10 + 'the cat sat on the mat '
+    for group in groups:
+        for number in range(38987, 38987 + SAMPLES // 20):
+            texts['20_newsgroup/%s/%d' % (group, number)] = text + _sentence(random, 44)
+    return texts
+
+
+def _papers(random):
+    terms = [['a'], ['a', 'b'], ['c']]
+    columns = ['paper %d' % number for number in range(2 * SAMPLES)], [], []
+    for _ in range(2 * SAMPLES):
+        columns[1].append(_sentence(random, 40))
+        columns[2].append('"%s"' % terms[random.randint(3)])
+    return 'titles,summaries,terms\n' + _lines(',', *columns)
+
+
+def _load_dataset(name):
+    """CoNLL 2003 as `datasets` has it."""
+    if name != 'conll2003':
+        raise FileNotFoundError('no data is made for %s' % name)
+    random = np.random.RandomState(0)
+    return {part: _Records(random) for part in ('train', 'validation')}
+
+
+class _Records(list):
+    """Sentences of any length with a tag for each word; also found by the name of a column."""
+
+    def __init__(self, random):
+        super().__init__()
+        for _ in range(SAMPLES):
+            tokens = _sentence(random, random.randint(2, 12)).split()
+            self.append({'tokens': tokens, 'ner_tags': list(random.randint(0, 9, len(tokens)))})
+
+    def __getitem__(self, key):
+        return [one[key] for one in self] if isinstance(key, str) else super().__getitem__(key)
+
+
 def _load(name, split=None, **kwargs):
     """MovieLens 100K as `tensorflow_datasets` has it."""
     random = np.random.RandomState(0)
@@ -193,5 +303,11 @@ MAKERS = {
     'heart.csv': _hearts,
     'adult.data': _adults,
     'adult.test': _tested_adults,
+    'census+income.zip': lambda random: {
+        name: _incomes(random) for name in ('adult.data', 'adult.test')
+    },
+    'bank+marketing.zip': _banks,
+    'news20.tar.gz': _news,
+    'arxiv_data.csv': _papers,
     'nietzsche.txt': lambda random: _sentence(random, 1000),
 }

@@ -2,6 +2,7 @@
 
 import inspect
 import itertools
+import os
 import types
 
 import keras
@@ -15,6 +16,9 @@ from recording import MOST_BATCHES, MOST_EPOCHS, MOST_FITS, MOST_JUDGED, MOST_ST
 BATCH_NORMALIZATION = 'batch normalization sees its own batch'
 RANDOM_NUMBERS = 'its step draws random numbers'
 NO_MEAN = 'its loss is not a mean over the samples of a batch'
+
+#: Whether batch normalization trains with its moving statistics, which no batch changes.
+MOVING_STATISTICS = os.environ.get('MOVING_STATISTICS') == '1'
 
 #: Of Keras's own methods; keras-parallax replaces them by functions of any arguments.
 SIGNATURES = {
@@ -58,7 +62,8 @@ class Recorder(recording.Recorder):
         if _fixed_batch(model):
             return
         for layer in model._flatten_layers():
-            if isinstance(layer, keras.layers.BatchNormalization):
+            normalizes = isinstance(layer, keras.layers.BatchNormalization)
+            if normalizes and not MOVING_STATISTICS:
                 self.reasons.add(BATCH_NORMALIZATION)
             # What is only for dropout draws nothing.
             drops = 'Dropout' in type(layer).__name__ or hasattr(layer, 'dropout')
@@ -208,8 +213,12 @@ def _is_mean(model, batch):
         part = keras.tree.map_structure(
             lambda of: of if of is None else of[start:stop], (x, y, weight)
         )
-        arguments = dict(sample_weight=part[2], batch_size=stop - start, verbose=0)
-        return model.evaluate(*part[:2], return_dict=True, **arguments)['loss']
+        arguments = dict(batch_size=stop - start, verbose=0, return_dict=True)
+        if weight is None:
+            return model.evaluate(*part[:2], **arguments)['loss']
+        # Arrays of several outputs may have no weight for each time step; a data set may.
+        del arguments['batch_size']
+        return model.evaluate(tf.data.Dataset.from_tensors(part), **arguments)['loss']
 
     whole, halves = loss(0, 2 * size), loss(0, size) + loss(size, 2 * size)
     return bool(np.isclose(whole, halves / 2, 1e-4) or np.isclose(whole, halves, 1e-4))

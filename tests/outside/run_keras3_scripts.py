@@ -2,7 +2,8 @@
 
 Usage: run_keras3_scripts.py plain|backwards|parallax FOLDER SCRIPT[,ARGUMENT...]...
 
-The backend is that of `KERAS_BACKEND`, whatever a script sets.
+The backend is that of `KERAS_BACKEND`, whatever a script sets. With `MOVING_STATISTICS=1` batch
+normalization trains with its moving statistics, so that scripts that have it can be compared.
 """
 
 import os
@@ -33,6 +34,11 @@ def without_chance():
     # It needs a package that draws graphs.
     keras.utils.plot_model = lambda *args, **kwargs: None
     keras3_made_data.install()
+    if keras3_recorder.MOVING_STATISTICS:
+        normalize = keras.layers.BatchNormalization.call
+        keras.layers.BatchNormalization.call = lambda layer, inputs, training=None, mask=None: (
+            normalize(layer, inputs, training=False, mask=mask)
+        )
 
 
 def run(script, arguments, place, strategy):
