@@ -126,7 +126,9 @@ def _save(
         with in_memory() as file:
             return own_digest(model, file, write(file))
 
-    write_once.save(scope_of_model(model), filepath, content + described(model), save, own)
+    scope = scope_of_model(model)
+    point = write_once.point_of(scope)
+    write_once.save(scope.job, point, filepath, content + described(model), save, own)
 
 
 def described(model: Model) -> List[Any]:

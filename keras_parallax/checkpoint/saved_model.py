@@ -84,8 +84,10 @@ def export_saved_model(
         of_other_rank.append(path)
         return digest()
 
+    scope = keras_file_write.scope_of_model(model)
     write_once.save(
-        keras_file_write.scope_of_model(model),
+        scope.job,
+        write_once.point_of(scope),
         path,
         ['export'] + keras_file_write.described(model),
         write,

@@ -97,8 +97,14 @@ def is_shared(job: Job) -> bool:
     return any(job.rank in ranks and len(ranks) > 1 for ranks in job.hosts)
 
 
+def point_of(scope: GraphScope) -> Any:
+    """The point at which the workers are that train in a scope; `None` if they have none."""
+    return scope.changes.point if scope.is_synchronous else None
+
+
 def save(
-    scope: GraphScope,
+    job: Job,
+    point: Any,
     path: str,
     content: Any,
     write: Callable[[], Optional[str]],
@@ -108,7 +114,9 @@ def save(
     """Writes to a path, unless another worker of this host has just written the same.
 
     Args:
-        scope: the `GraphScope` of what is saved.
+        job: the `Job`.
+        point: the point of training at which this worker is: numbers that can be compared, the last
+            of which counts changes of its own since the last step; `None` if it is not known.
         path: the path.
         content: what is saved, plain data that is equal where workers save the same.
         write: function that writes it, and returns the digest of what this worker has for itself,
@@ -116,11 +124,10 @@ def save(
         own: function that returns that digest without writing.
         witness: the file that is there, and new, when it was written; `path` by default.
     """
-    job, witness = scope.job, witness or path
+    witness = witness or path
     if not is_shared(job):
         write()
         return
-    point = scope.changes.point if scope.is_synchronous else None
     content = json.loads(json.dumps(content))
     with _locked(job, os.path.realpath(path)) as file:
         if file is None:

@@ -215,8 +215,10 @@ def _save_weights(
 ) -> None:
     if _is_tensorflows(model, filepath, save_format):
         _refuse_sharded(model, filepath, 'saved')
+        scope = keras_file_write.scope_of_model(model)
         write_once.save(
-            keras_file_write.scope_of_model(model),
+            scope.job,
+            write_once.point_of(scope),
             filepath,
             ['checkpoint'] + keras_file_write.described(model),
             write=lambda: original(model, filepath, overwrite, save_format, **arguments),

@@ -1,10 +1,11 @@
 """Checkpoints of Keras 3 models: files of Keras, with what there is to know of the job."""
 
+import contextlib
 import os
 import tempfile
 import warnings
 import weakref
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional
 
 import numpy as np
 
@@ -49,13 +50,20 @@ def save(model: Any, path: str, state: Dict[str, Any]) -> None:
         path: path of a `.keras` or a `.weights.h5` file.
         state: plain data.
     """
-    folder, name = os.path.split(os.path.abspath(path))
-    os.makedirs(folder, exist_ok=True)
-    with tempfile.TemporaryDirectory('.part', '.%s.' % name, folder) as aside:
-        inner = os.path.join(aside, name)
-        write = model.save_weights if name.endswith(WEIGHTS) else model.save
+    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+    with aside(path) as inner:
+        write = model.save_weights if path.endswith(WEIGHTS) else model.save
         write(inner)
         write_state(inner, state)
+
+
+@contextlib.contextmanager
+def aside(path: str) -> Iterator[str]:
+    """While open, a file is to be written to the path that it gives; then it is at its own."""
+    folder, name = os.path.split(os.path.abspath(path))
+    with tempfile.TemporaryDirectory('.part', '.%s.' % name, folder) as beside:
+        inner = os.path.join(beside, name)
+        yield inner
         sync(inner)
         os.replace(inner, path)
         sync(folder)

@@ -21,6 +21,7 @@ from keras_parallax.keras3 import (
     joint_lookups,
     joint_losses,
     optimizer,
+    saving,
 )
 from keras_parallax.keras3.joint_losses import JointStep
 from keras_parallax.keras3.scope import Keras3Scope, open_scope
@@ -64,14 +65,11 @@ def install() -> None:
     joint_losses.install()
     fit_callbacks.install(_rank_of)
     exporting.install(_rank_of)
+    saving.install(_scope_of, lambda model: model in _in_fit)
     keras3_files.replace_memory_check(lambda model: bool(embedding_layer.tables_in(model)))
     for layer in loaded_keras3.eager_layers():
         keras3_api.replace_method('tf_keras Layer.add_weight', layer, _refused_weight)
-    owners = {
-        'Trainer': keras3_api.BaseTrainer,
-        'backend Trainer': keras3_api.Trainer,
-        'Model': keras3_api.Model,
-    }
+    owners = {'Trainer': keras3_api.BaseTrainer, 'backend Trainer': keras3_api.Trainer}
     for target, make in _REPLACED.items():
         owner, name = target.rsplit('.', 1)
         if name in vars(owners[owner]):
@@ -353,13 +351,6 @@ def _join(scope: Keras3Scope, variables: List[Any]) -> None:
         variable.assign(part.reshape(value.shape).astype(value.dtype))
 
 
-def _by_rank_0(original: Callable[..., Any]) -> Callable[..., Any]:
-    def save(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return None if _rank_of(self) else original(self, *args, **kwargs)
-
-    return save
-
-
 _REPLACED = {
     'Trainer.compile': _compile,
     'Trainer._compute_loss': _compute_loss,
@@ -370,6 +361,4 @@ _REPLACED = {
     'backend Trainer.make_train_function': _make_train_function,
     # Of the TensorFlow backend alone.
     'backend Trainer._maybe_symbolic_build': _symbolic_build,
-    'Model.save': _by_rank_0,
-    'Model.save_weights': _by_rank_0,
 }

@@ -149,7 +149,6 @@ class Life:
         """Goes on with the model of a file."""
         path = self._path('.keras')
         self.model.save(path)
-        self._barrier()
         objects = {'Next': cases.Next, 'Offset': cases.Offset}
         with self._scope():
             self.model = keras.saving.load_model(path, custom_objects=objects)
@@ -164,7 +163,6 @@ class Life:
         """Goes on from a file of weights, after a batch that is undone."""
         path = self._path('.weights.h5')
         self.model.save_weights(path)
-        self._barrier()
         self.train_on_batch()
         self.model.load_weights(path)
 
