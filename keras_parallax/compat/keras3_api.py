@@ -27,8 +27,6 @@ BACKEND = keras.backend.backend()
 BACKENDS = ('tensorflow', 'jax')
 
 Embedding = keras.layers.Embedding
-#: The class that has `track`, one for each backend.
-ExportArchive = next(cls for cls in keras.export.ExportArchive.__mro__ if 'track' in vars(cls))
 Function = keras.Function
 Loss = keras.losses.Loss
 LossScaleOptimizer = keras.optimizers.LossScaleOptimizer
@@ -69,6 +67,12 @@ def replace_method(target: str, cls: type, make: Callable[[Any], Any]) -> None:
     name = target.rsplit('.', 1)[1]
     # Of a property, `getattr` of the class would give the property, too.
     setattr(cls, name, make(getattr(cls, name)))
+
+
+def class_of_archives() -> type:
+    """The class whose `track` each archive for serving has; Keras 3.15 has one of each backend."""
+    made = type(keras.export.ExportArchive())
+    return next(cls for cls in made.__mro__ if 'track' in vars(cls))
 
 
 def replace_reduction(make: Callable[[Any], Any]) -> None:

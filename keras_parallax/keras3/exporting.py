@@ -31,7 +31,7 @@ def install(rank_of: Callable[[Any], int]) -> None:
         return export
 
     keras3_api.replace_method('Model.export', keras3_api.Model, as_plain)
-    keras3_api.replace_method('ExportArchive.track', keras3_api.ExportArchive, _checked)
+    keras3_api.replace_method('ExportArchive.track', keras3_api.class_of_archives(), _checked)
 
 
 def plain_copy(model: Any) -> Any:
