@@ -110,6 +110,40 @@ def own_loop(strategy):
     return difference(model, plain_weights(strategy))
 
 
+class Batches(keras.utils.PyDataset):
+    """Some batches."""
+
+    def __init__(self, of):
+        super().__init__()
+        self._of = of
+
+    def __len__(self):
+        return len(self._of)
+
+    def __getitem__(self, place):
+        x, y = self._of[place]
+        return tuple(x), y
+
+
+def sources(strategy):
+    """Of each kind of data that `fit` takes besides arrays, the difference from plain Keras."""
+    own, found = batches(strategy.rank, strategy.size)[0], {}
+    specs = tuple(tf.TensorSpec(of.shape, of.dtype) for of in own[0][0])
+    signature = specs, tf.TensorSpec(own[0][1].shape, own[0][1].dtype)
+    makers = {
+        'PyDataset': lambda: Batches(own),
+        'generator': lambda: ((tuple(x), y) for x, y in own),
+        'tf.data': lambda: tf.data.Dataset.from_generator(
+            lambda: ((tuple(x), y) for x, y in own), output_signature=signature
+        ),
+    }
+    for name, make in makers.items():
+        model = in_scope(strategy)
+        model.fit(make(), shuffle=False, verbose=0)
+        found[name] = difference(model, plain_weights(strategy))
+    return found
+
+
 def train_on_batch(strategy):
     model = in_scope(strategy)
     for x, y in batches(strategy.rank, strategy.size)[0]:
@@ -462,6 +496,7 @@ def main(folder):
     checks = (
         own_loop,
         train_on_batch,
+        sources,
         pulled,
         lazy,
         eager,

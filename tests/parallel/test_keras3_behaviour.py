@@ -31,6 +31,12 @@ def test_other_ways_to_train_equal_plain_keras_3(found, check):
         assert of_rank[check] < BOUND
 
 
+def test_what_fit_takes_besides_arrays_trains_as_arrays_do(found):
+    for of_rank in found:
+        assert sorted(of_rank['sources']) == ['PyDataset', 'generator', 'tf.data']
+        assert max(of_rank['sources'].values()) < BOUND
+
+
 def test_a_step_pulls_the_rows_of_all_tables_by_one_call(found):
     for of_rank in found:
         assert of_rank['pulled'] == [1, 0]
