@@ -21,8 +21,12 @@ Act = Callable[..., Sequence[np.ndarray]]
 #: A shape and a dtype.
 Form = Tuple[Tuple[int, ...], Any]
 
-_call: Any = Primitive('parallax_call')
-_call.multiple_results = True
+
+class _Call(Primitive):
+    multiple_results = True
+
+
+_call: Any = _Call('parallax_call')
 
 #: JAX 0.9 and later can have a call return a token, by which it orders effects.
 _NO_TOKEN = (

@@ -39,6 +39,18 @@ ON_OBJECTS_OF_KERAS_3: Tuple[Tuple[str, str, str, str], ...] = (
         _EQUAL,
     ),
     (
+        'Variable.trainable',
+        'a table whose layer is frozen when it is built is frozen',
+        _VERSION,
+        _EQUAL,
+    ),
+    (
+        'backend._SESSION',
+        "the Keras that TensorFlow keeps for itself opens a session for each thread",
+        'TF 2.21',
+        'tests/parallel/test_keras3.py::test_keras_2_is_not_needed',
+    ),
+    (
         'Layer._loss_ids',
         'losses that layers add leave what XLA compiles as other tensors',
         _VERSION,
