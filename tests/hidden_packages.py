@@ -16,10 +16,11 @@ class _Hidden:
     def find_spec(self, name, path=None, target=None):
         del path, target
         if name.split('.')[0] == self._name:
-            raise ModuleNotFoundError('No module named %r' % name, name=name)
+            raise ModuleNotFoundError('No module named ' + name, name=name)
 
 
-def hide():
-    """Hides the package that the variable names, if it names one. Call it before any import."""
-    if os.environ.get(VARIABLE):
-        sys.meta_path.insert(0, _Hidden(os.environ[VARIABLE]))
+def hide(name=None):
+    """Hides a package, or the one that the variable names, if any. Call it before any import."""
+    name = name or os.environ.get(VARIABLE)
+    if name:
+        sys.meta_path.insert(0, _Hidden(name))

@@ -1,4 +1,4 @@
-"""Calls from steps that JAX has compiled into Python, for what another worker or the engine does.
+"""Calls of Python by steps that JAX has compiled: for the engine, and for other workers.
 
 `jax.experimental.io_callback` would do, too. But whatever JAX knows to have effects it dispatches
 in Python, at each step, and it copies all arguments once more: some 2 to 3 ms of processor time for

@@ -65,7 +65,7 @@ def install() -> None:
     joint_losses.install()
     fit_callbacks.install(_rank_of)
     exporting.install(_rank_of)
-    saving.install(_scope_of, lambda model: model in _in_fit)
+    saving.install(_scope_of_tables, lambda model: model in _in_fit)
     keras3_files.replace_memory_check(lambda model: bool(embedding_layer.tables_in(model)))
     for layer in loaded_keras3.eager_layers():
         keras3_api.replace_method('tf_keras Layer.add_weight', layer, _refused_weight)
@@ -93,8 +93,14 @@ def _scope_of(model: Any) -> Optional[Keras3Scope]:
     return own._parallax_scope if optimizer.is_wrapped(own) else None
 
 
+def _scope_of_tables(model: Any) -> Optional[Keras3Scope]:
+    """The scope of a model that is compiled in one, or has tables of one."""
+    tables = embedding_layer.tables_in(model)
+    return _scope_of(model) or (tables[0].scope if tables else None)
+
+
 def _rank_of(model: Any) -> int:
-    scope = _scope_of(model)
+    scope = _scope_of_tables(model)
     return 0 if scope is None else scope.job.rank
 
 
@@ -310,8 +316,7 @@ def _evaluate(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _translated(original: Callable[..., Any]) -> Callable[..., Any]:
     def translated(self: Any, *args: Any, **kwargs: Any) -> Any:
-        tables = embedding_layer.tables_in(self)
-        scope = _scope_of(self) or (tables[0].scope if tables else None)
+        scope, tables = _scope_of_tables(self), embedding_layer.tables_in(self)
         if scope is None:
             return original(self, *args, **kwargs)
         if len(tables) < _tables_before.get(self, 0):

@@ -17,7 +17,7 @@ from keras_parallax.compat.keras3_variable import EngineVariable
 from keras_parallax.keras3.checkpoints import aside
 from keras_parallax.keras3.scope import Keras3Scope
 
-#: How often this process has saved to a path; as often as others that save the same.
+#: How often this process has saved to each path. Workers that save the same agree in it.
 _saves: DefaultDict[str, int] = collections.defaultdict(int)
 
 
@@ -27,7 +27,7 @@ def install(
     """Has the workers of a host write a file of a model once.
 
     Args:
-        scope_of: function from a model to the scope that it trains in, or `None`.
+        scope_of: function from a model to its scope, or `None`.
         is_in_fit: function that tells whether a model is in a `fit` of several workers.
     """
 
@@ -47,8 +47,8 @@ def install(
 
             path = os.path.abspath(os.fspath(filepath))
             _saves[path] += 1
-            steps = 0 if self.optimizer is None else int(self.optimizer.iterations.value)
-            point = [steps, _saves[path], 0]
+            own = getattr(self, 'optimizer', None)
+            point = [_saves[path], 0 if own is None else int(own.iterations.value), 0]
             what = [original.__name__, type(self).__name__]
             write_once.save(scope.job, point, path, what, write, lambda: _digest(self))
             return None
@@ -67,7 +67,8 @@ def _is_path_of_file(filepath: Any) -> bool:
 
 def _digest(model: Any) -> str:
     """The digest of what a worker has for itself of a model and its optimizer."""
-    variables = [*model.variables, *(model.optimizer.variables if model.optimizer else [])]
+    own = getattr(model, 'optimizer', None)
+    variables = [*model.variables, *([] if own is None else own.variables)]
     digest = hashlib.sha256()
     for variable in variables:
         if not isinstance(variable, EngineVariable):

@@ -289,17 +289,16 @@ class TableStep:
             self._gradients = [
                 tf.placeholder(tf.float32, [None, table.shape[1]]) for table in tables
             ]
-            self._lookups = [
+            lookups = [
                 tf.gather(table.variable, self._ids[number])
                 for table, number in zip(tables, looked_up_with)
             ]
             self._nothing = tf.zeros([])
-            loss = _loss_with_gradients(self._lookups, self._gradients)
+            loss = _loss_with_gradients(lookups, self._gradients)
             self.optimizer = ParallaxOptimizer(FedRows(rows, self._fed, RowsOfV2), **options)
             self._updates = self.optimizer.get_updates(loss, [table.variable for table in tables])
             self._operations: Any = None
             self._run: Any = None
-            self._no_rows: List[np.ndarray] = []
             for table in tables:
                 table.taken_by(self.step)
 
@@ -328,7 +327,7 @@ class TableStep:
             if self._operations is not self.step.operations:
                 self._operations = self.step.operations
                 self._run = self._built()
-            self._run([*of_numbers, *gradients, fed, *self._no_rows])
+            self._run([*of_numbers, *gradients, fed])
 
     def slot(self, table: Table, name: str) -> StoredRows:
         """A slot of one of its tables, by its name in Keras."""
@@ -365,10 +364,11 @@ class TableStep:
                     pull.rows for pull in of_engine.pulls if ids in [one.name for one in pull.ids]
                 )
                 rows.append(read.get(pulled.name, pulled))
-        self._no_rows = [np.zeros((0, of_table.shape[1]), np.float32) for of_table in rows]
+        no_rows = [np.zeros((0, of_table.shape[1]), np.float32) for of_table in rows]
         fed = [*self._ids.values(), *self._gradients, self._fed.placeholder, *rows]
         # Keras must have some output, and this one is there at once.
-        return engine_backend().function(fed, [self._nothing], updates=self._updates)
+        run = engine_backend().function(fed, [self._nothing], updates=self._updates)
+        return lambda values: run([*values, *no_rows])
 
     def _joined(
         self, ids: Sequence[np.ndarray], gradients: Sequence[np.ndarray]

@@ -67,7 +67,7 @@ class Life:
 
     def _compile(self, model, optimizer):
         with self._scope():
-            # TensorFlow's XLA does not compile what Keras gives it here.
+            # With TensorFlow, plain Keras is to compute as a strategy does, without XLA.
             model.compile(optimizer, 'mse', metrics=['mae'], jit_compile=BACKEND == 'jax')
         model.optimizer.build(model.trainable_variables)
 

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 
+import hidden_packages
 import horovod
 import pytest
 from frameworks import TF1_15, TF2
@@ -36,14 +37,11 @@ except ImportError as error:
 #: Makes Python find no package of a name, as if it were not installed.
 WITHOUT = """
 import sys
-
-class Missing:
-    def find_spec(self, name, path=None, target=None):
-        if name.split('.')[0] == {name!r}:
-            raise ImportError('No module named ' + name)
-
-sys.meta_path.insert(0, Missing())
-"""
+sys.path.insert(0, %r)
+import hidden_packages
+hidden_packages.hide({name!r})
+del sys.path[0]
+""" % os.path.dirname(hidden_packages.__file__)
 
 #: Takes from TensorFlow what each of our modules for one needs.
 WITHOUT_GRADIENTS = """

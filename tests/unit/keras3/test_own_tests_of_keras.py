@@ -26,8 +26,8 @@ TRAINER = 'trainers/trainer_test.py'
         ('jax', EMBEDDING, 20),
         pytest.param('tensorflow', REVERSIBLE, 20, marks=pytest.mark.exhaustive),
         pytest.param('jax', REVERSIBLE, 20, marks=pytest.mark.exhaustive),
-        pytest.param('tensorflow', TRAINER, 100, marks=pytest.mark.exhaustive),
-        pytest.param('jax', TRAINER, 100, marks=pytest.mark.exhaustive),
+        ('tensorflow', TRAINER, 100),
+        ('jax', TRAINER, 100),
     ],
 )
 def test_own_tests_of_keras_pass_in_a_scope(backend, file, fewest, tmp_path):
