@@ -17,7 +17,7 @@ import keras
 import numpy as np
 
 import keras_parallax as kp
-from keras_parallax.checkpoint import increments, manifest, save, save_parts
+from keras_parallax.checkpoint import increments, keras_file_write, manifest, save, save_parts
 
 LENGTH = 4
 
@@ -113,7 +113,7 @@ def main(folder, rows, width, share, repeats, optimizer):
         save_parts.save_parts(model, paths['parts'], show_progress=False)
 
     def save_changes():
-        changes = increments.increments_of(model, paths['changes'])
+        changes = increments.increments_of(keras_file_write.scope_of_model(model), paths['changes'])
         save_parts.save_parts(model, paths['changes'], show_progress=False, increments=changes)
 
     said(strategy, '', 'MB', 'seconds', 'seconds of processor')

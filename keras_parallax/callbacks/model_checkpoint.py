@@ -8,7 +8,13 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Union, 
 from typing_extensions import Protocol
 
 from keras_parallax.callbacks.save_clock import SaveClock
-from keras_parallax.checkpoint import increments, path_patterns, resume, save_parts
+from keras_parallax.checkpoint import (
+    increments,
+    keras_file_write,
+    path_patterns,
+    resume,
+    save_parts,
+)
 from keras_parallax.checkpoint import save as save_module
 from keras_parallax.checkpoint.delta_chain import MAX_DELTAS, Limits
 from keras_parallax.checkpoint.fit_record import FitRecord
@@ -311,7 +317,8 @@ class ModelCheckpoint(keras_api.callbacks.ModelCheckpoint):
 
     def _increments(self) -> increments.Increments:
         limits = Limits(self.max_deltas, self.max_delta_bytes)
-        return increments.increments_of(self._trained, self.filepath, limits)
+        scope = keras_file_write.scope_of_model(self._trained)
+        return increments.increments_of(scope, self.filepath, limits)
 
 
 def joint_act(callback: ModelCheckpoint) -> Optional[str]:

@@ -6,29 +6,28 @@ import warnings
 from typing import Dict, List, Optional, Set, Tuple, cast
 
 from keras_parallax.checkpoint.delta_chain import Chain, Limits, kept_parts
-from keras_parallax.checkpoint.keras_file_write import scope_of_model
 from keras_parallax.checkpoint.manifest import CheckpointFile, Manifest, link_parts, read_manifest
 from keras_parallax.checkpoint.owned_rows import OwnedRows, SharedRows
+from keras_parallax.engine.job.job import Job
 from keras_parallax.engine.session.graph_scope import GraphScope
 from keras_parallax.engine.session.written_rows import RowWatch, Watched
-from keras_parallax.engine.step.train_step import TrainStep
 from keras_parallax.engine.tables.touched_rows import RowMarks
 from keras_parallax.errors import CheckpointError
-from keras_parallax.framework_types import Model
 
 #: Bytes of a row's number in a file.
 _ID_BYTES = 8
 
 
-def increments_of(model: Model, filepath: str, limits: Optional[Limits] = None) -> 'Increments':
+def increments_of(
+    scope: GraphScope, filepath: str, limits: Optional[Limits] = None
+) -> 'Increments':
     """The `Increments` of the saves under a path, the same ones for each callback that has it.
 
     Args:
-        model: the model.
+        scope: the scope of the model's graph.
         filepath: the callback's argument.
         limits: the `delta_chain.Limits` of the next saves.
     """
-    scope = scope_of_model(model)
     if filepath not in scope.increments:
         scope.increments[filepath] = Increments(scope)
     found = scope.increments[filepath]
@@ -62,7 +61,7 @@ class Increments:
 
     def changed(
         self,
-        step: TrainStep,
+        job: Job,
         path: str,
         save_id: str,
         shared: Optional[SharedRows],
@@ -71,7 +70,7 @@ class Increments:
         """What a worker saves of its rows in a delta.
 
         Args:
-            step: the `TrainStep`.
+            job: the `Job`.
             path: the folder of the save.
             save_id: names the save.
             shared: the `SharedRows`; `None` if there is a problem.
@@ -82,30 +81,30 @@ class Increments:
         """
         places: Dict[Tuple[str, int], OwnedRows] = {}
         if shared is not None and not problem:
-            places = self._places(shared, step.job.rank)
+            places = self._places(shared, job.rank)
         chain, self._links = self._chain, ()
         is_ready = bool(not problem and chain and self._watches(places))
-        if chain and is_ready and step.job.rank == 0:
+        if chain and is_ready and job.rank == 0:
             is_ready = self._has_base(chain, path)
         whole = self._watch.begin() if self._watch and is_ready else set()
-        reports = step.job.gather(
+        reports = job.gather(
             {'problem': bool(problem), 'ready': is_ready, 'whole': sorted(map(list, whole))}
         )
         if shared is None or any(report['problem'] for report in reports):
             return None
         base_bytes = sum(owned.rows.bytes for owned in shared.shards())
         self._next = Chain(path, save_id, base_bytes)
-        own = shared.shards(step.job.rank)
+        own = shared.shards(job.rank)
         if chain is None or not all(report['ready'] for report in reports):
             self._begin(places, shared, own, save_id)
             return None
         whole = {tuple(key) for report in reports for key in report['whole']}
         changed = self._touched(own, whole)
-        total = sum(step.job.gather(_bytes_of(changed)))
+        total = sum(job.gather(_bytes_of(changed)))
         if chain.takes(total, self.limits):
             self._next = chain.with_delta(path, save_id, total)
             return changed
-        if step.job.rank == 0 and not chain.delta_bytes:
+        if job.rank == 0 and not chain.delta_bytes:
             self._warn(shared, whole)
         return None
 

@@ -1,10 +1,14 @@
 """What a checkpoint of a Keras 3 model keeps of its job, within the file of Keras."""
 
 import json
+import os
 import zipfile
 from typing import Any, Dict, Mapping
 
 import h5py
+
+from keras_parallax.checkpoint.manifest import is_sharded, read_manifest
+from keras_parallax.errors import CheckpointError
 
 #: The member of a `.keras` file, and the attribute of a `.weights.h5` file.
 _MEMBER, _ATTRIBUTE = 'keras_parallax.json', 'keras_parallax_job'
@@ -27,9 +31,15 @@ def write_state(path: str, state: Mapping[str, Any]) -> None:
 
 
 def read_state(path: str) -> Dict[str, Any]:
-    """What `write_state` has added to a file; `{}` where there is nothing of it."""
+    """What `write_state` has added to a file; `{}` where there is nothing of it.
+
+    Args:
+        path: path of the file, or of a folder of several parts, of which one is the file.
+    """
     found: Dict[str, Any] = {}
     try:
+        if is_sharded(path):
+            path = os.path.join(path, read_manifest(path, checked=False).model)
         if zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as archive:
                 if _MEMBER in archive.namelist():
@@ -37,6 +47,6 @@ def read_state(path: str) -> Dict[str, Any]:
         else:
             with h5py.File(path, 'r') as file:
                 found = json.loads(file.attrs.get(_ATTRIBUTE, '{}'))
-    except (OSError, zipfile.BadZipFile):
+    except (CheckpointError, OSError, zipfile.BadZipFile):
         return {}  # It is cut short, as a copy may be, or no file of Keras.
     return found

@@ -9,7 +9,7 @@ import functools
 import json
 import os
 import warnings
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, cast
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, cast
 
 import h5py
 import numpy as np
@@ -32,7 +32,7 @@ from keras_parallax.engine.tables.row_transfer import (
 from keras_parallax.engine.updates.keras_slots import names_in_keras
 from keras_parallax.engine.updates.optimizer_adapter import adapter_of
 from keras_parallax.errors import CheckpointError
-from keras_parallax.framework_types import HdfGroup, Model, Optimizer, Variable
+from keras_parallax.framework_types import HdfGroup, Model, Optimizer, Session, Variable
 
 #: The groups of the weights and of the optimizer's state in a file of `model.save`.
 WEIGHTS, SLOTS = 'model_weights', 'optimizer_weights'
@@ -225,7 +225,7 @@ def write_weights(model: Model, file: HdfGroup) -> Dict[str, Rows]:
 def fill_datasets(
     model: Model,
     file: HdfGroup,
-    tables: Dict[str, Rows],
+    tables: Mapping[str, Rows],
     block_bytes: int = BLOCK_BYTES,
     show_progress: Optional[bool] = None,
 ) -> None:
@@ -238,7 +238,17 @@ def fill_datasets(
         block_bytes: as in `save_model`.
         show_progress: as in `save_model`.
     """
-    session = session_of(model)
+    fill_rows(session_of(model), file, tables, block_bytes, show_progress)
+
+
+def fill_rows(
+    session: Session,
+    file: HdfGroup,
+    tables: Mapping[str, Rows],
+    block_bytes: int = BLOCK_BYTES,
+    show_progress: Optional[bool] = None,
+) -> None:
+    """As `fill_datasets`, given the session that reads the rows."""
     total = sum(rows.bytes for rows in tables.values())
     for rows in tables.values():
         rows.make_reader()

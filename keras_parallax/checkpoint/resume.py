@@ -75,14 +75,14 @@ def opened(path: str, checked: bool = True) -> Iterator[Opened]:
         file = newest[manifest.model]
         files = stack.enter_context(PartFiles(path, keras_file_read.opened))
         sources = {
-            name: _rows_of(manifest, name, file[name].dtype, files) for name in manifest.tables
+            name: rows_of(manifest, name, file[name].dtype, files) for name in manifest.tables
         }
         of_ranks = [part for part in newest.values() if 'random' in read_state(part)]
         yield Opened(file, sources, of_ranks)
 
 
-def _rows_of(manifest: Manifest, name: str, dtype: Any, files: PartFiles) -> SavedRows:
-    """The `SavedRows` of a table, given its name and the `PartFiles`."""
+def rows_of(manifest: Manifest, name: str, dtype: Any, files: PartFiles) -> SavedRows:
+    """The `SavedRows` of a table, given its name in the manifest and the `PartFiles`."""
     table = manifest.tables[name]
     deltas = []
     for delta in manifest.deltas:
@@ -128,16 +128,7 @@ def resume(
     if path is None:
         return 0
     # First of all, so that nothing is changed by some of the workers only.
-    seen = on_every_worker(
-        cast(Job, step.job), path, lambda: _save_id(path, checked=step.job.rank == 0)
-    )
-    whole = seen[0] is None
-    for rank, save_id in enumerate(seen):
-        if not whole and save_id != seen[0]:
-            raise CheckpointError(
-                'Rank %d does not see the checkpoint that rank 0 sees at %s; one of several parts '
-                'must be on storage that every host sees.' % (rank, path)
-            )
+    whole = not is_in_parts(cast(Job, step.job), path)
 
     own: Dict[str, Any] = {}
     order: Optional[Array] = None
@@ -158,6 +149,26 @@ def resume(
     _set_hyperparameters(model.optimizer, state['hyperparameters'])
     step.fits.keep(SavedFit(state['epoch'], state['fit'], own, order, state['ranks']))
     return state['epoch']
+
+
+def is_in_parts(job: Job, path: str) -> bool:
+    """Whether a checkpoint has several parts, which every worker sees. A collective call.
+
+    Args:
+        job: the `Job`.
+        path: path of the file or the folder; that of rank 0 counts.
+
+    Raises:
+        CheckpointError: on every worker, if it is damaged, or if one does not see what rank 0 sees.
+    """
+    seen = on_every_worker(job, path, lambda: _save_id(path, checked=job.rank == 0))
+    for rank, save_id in enumerate(seen):
+        if seen[0] is not None and save_id != seen[0]:
+            raise CheckpointError(
+                'Rank %d does not see the checkpoint that rank 0 sees at %s; one of several parts '
+                'must be on storage that every host sees.' % (rank, path)
+            )
+    return seen[0] is not None
 
 
 def on_every_worker(job: Job, path: str, act: Callable[[], Any]) -> List[Any]:

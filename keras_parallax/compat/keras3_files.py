@@ -1,13 +1,23 @@
 """The files of Keras 3, in which tables are written and read block by block."""
 
-from typing import Any, Callable, Iterable
+import contextlib
+from typing import Any, Callable, Dict, Iterable, Iterator, Mapping, Tuple
 
 import h5py
 import numpy as np
 from keras.src.saving import saving_lib
 
 from keras_parallax.compat import patches
-from keras_parallax.compat.keras3_variable import EngineVariable
+from keras_parallax.compat.keras3_variable import EngineVariable, RowsInParts
+from keras_parallax.errors import CheckpointError
+
+#: The attribute of a dataset without rows: what those are called that lie in other files.
+_ELSEWHERE = 'keras_parallax_rows'
+
+#: While a checkpoint of several parts is written, from ids of variables to the names of their rows.
+_left_out: Dict[int, str] = {}
+#: While one is read, from these names to the rows.
+_given: Dict[str, RowsInParts] = {}
 
 
 class StoreOfBlocks:
@@ -34,13 +44,19 @@ class StoreOfBlocks:
             # Has Keras make the group.
             self._store[key] = np.zeros(0, np.float32)
             del self._store[key]
-            group = self._store._h5_entry_group
-            value.copy_to(group.create_dataset(key, value.whole.shape, 'float32'))
+            group, name = self._store._h5_entry_group, _left_out.get(id(value))
+            if name is None:
+                value.copy_to(group.create_dataset(key, value.whole.shape, 'float32'))
+            else:
+                empty = group.create_dataset(key, (0, *value.whole.shape[1:]), 'float32')
+                empty.attrs[_ELSEWHERE] = name
 
     def __getitem__(self, key: str) -> Any:
         if type(self._store) is saving_lib.H5IOStore:
             # As the store does it, which then reads it whole.
             found = saving_lib.safe_get_h5_dataset(self._store._h5_entry_group, key)
+            if isinstance(found, RowsInParts):
+                return found
             if isinstance(found, h5py.Dataset) and found.dtype == np.float32:
                 return found
         return self._store[key]
@@ -59,3 +75,47 @@ def replace_memory_check(has_tables: Callable[[Any], bool]) -> None:
         return not has_tables(model) and original(model)
 
     saving_lib.is_memory_sufficient = is_memory_sufficient
+
+
+def find_rows_in_parts() -> None:
+    """Has Keras find the rows of a dataset that lie in other files."""
+    patches.require_listed(patches.OF_KERAS_3, 'saving_lib.safe_get_h5_dataset')
+    original = saving_lib.safe_get_h5_dataset
+
+    def safe_get_h5_dataset(group: Any, name: str) -> Any:
+        found = original(group, name)
+        of_rows = found.attrs.get(_ELSEWHERE)
+        if of_rows is None:
+            return found
+        if of_rows not in _given:
+            raise CheckpointError(
+                '%s is one part of a checkpoint, without the rows of tables. Give strategy.resume '
+                'the folder that it is in.' % found.file.filename
+            )
+        return _given[of_rows]
+
+    saving_lib.safe_get_h5_dataset = safe_get_h5_dataset
+
+
+@contextlib.contextmanager
+def rows_left_out(names: Iterable[Tuple[EngineVariable, str]]) -> Iterator[None]:
+    """While open, some variables are written without their rows.
+
+    Args:
+        names: pairs of a variable, and of what its rows are called in other files.
+    """
+    _left_out.update((id(variable), name) for variable, name in names)
+    try:
+        yield
+    finally:
+        _left_out.clear()
+
+
+@contextlib.contextmanager
+def rows_given(rows: Mapping[str, RowsInParts]) -> Iterator[None]:
+    """While open, rows are found that were left out, by what they are called."""
+    _given.update(rows)
+    try:
+        yield
+    finally:
+        _given.clear()

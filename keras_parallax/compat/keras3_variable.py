@@ -2,7 +2,7 @@
 
 import sys
 import weakref
-from typing import Any, Callable
+from typing import Any, Callable, Tuple
 
 import h5py
 import numpy as np
@@ -10,6 +10,29 @@ from keras.src.backend.common.stateless_scope import get_stateless_scope, in_sta
 
 from keras_parallax.compat import keras3_api
 from keras_parallax.compat.keras3_api import keras
+
+
+class RowsInParts:
+    """The rows of a table or a slot that lie in several files, as Keras reads them from one.
+
+    Args:
+        rows: what is cut into rows, with `shape` and `dtype`.
+        share: as of `StoredRows.write`: which blocks of them this worker writes to the engine.
+
+    Attributes:
+        share: as given.
+        shape: `(rows, width)`.
+    """
+
+    def __init__(self, rows: Any, share: Tuple[int, int]) -> None:
+        self._rows, self.share, self.shape = rows, share, rows.shape
+
+    def __getitem__(self, places: slice) -> np.ndarray:
+        found: np.ndarray = self._rows[places]
+        return found
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        return self[: self.shape[0]].astype(dtype or np.float32)
 
 
 class EngineVariable(keras.Variable):
@@ -25,6 +48,8 @@ class EngineVariable(keras.Variable):
 
     #: A `keras3.stored_rows.StoredRows`.
     whole: Any
+    #: The `keras3.sharded_tables.Table` that it is, or is a slot of.
+    table: Any
 
     def __init__(self, name: str, trainable: bool) -> None:
         super().__init__(
@@ -57,6 +82,9 @@ class EngineVariable(keras.Variable):
 
     def assign(self, value: Any) -> Any:
         """Sets the whole; a scalar is the value in Keras's backend."""
+        if isinstance(value, RowsInParts):
+            self.whole.write(value, value.share)
+            return value
         if np.ndim(value) == 0:
             value = keras.ops.convert_to_tensor(value, 'float32')
             if in_stateless_scope():
@@ -152,18 +180,21 @@ class SlotVariable(EngineVariable):
 
     Args:
         name: its name.
-        shape: that of the table.
+        table: the `keras3.sharded_tables.Table`.
         find: function of nothing that returns the `StoredRows`, once the optimizer is built.
+
+    Attributes:
+        table: as given.
     """
 
-    def __init__(self, name: str, shape: Any, find: Callable[[], Any]) -> None:
-        self._whole_shape, self._find = shape, find
+    def __init__(self, name: str, table: Any, find: Callable[[], Any]) -> None:
+        self.table, self._find = table, find
         super().__init__(name, trainable=False)
 
     @property
     def shape(self) -> Any:
         """That of the table."""
-        return keras3_api.backend_module().shape_of_table(self._whole_shape)
+        return keras3_api.backend_module().shape_of_table(self.table.shape)
 
     @property
     def whole(self) -> Any:

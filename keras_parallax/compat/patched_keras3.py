@@ -26,6 +26,10 @@ _BACKED_UP = (
     'tests/parallel/test_keras3_saving.py::'
     'test_a_fit_that_was_broken_off_goes_on_from_what_keras_has_backed_up'
 )
+_PARTS = (
+    'tests/parallel/test_keras3_saving.py::'
+    'test_a_job_goes_on_from_the_parts_that_each_worker_has_saved'
+)
 _ONE_CALL = (
     'tests/parallel/test_keras3_behaviour.py::test_a_step_pulls_the_rows_of_all_tables_by_one_call'
 )
@@ -84,6 +88,12 @@ ON_KERAS_3: Tuple[Tuple[str, str, str, str], ...] = (
         'a file with a table would be made in memory',
         _VERSION,
         _BLOCKS,
+    ),
+    (
+        'saving_lib.safe_get_h5_dataset',
+        'the rows of a table lie in other files',
+        _VERSION,
+        _PARTS,
     ),
     (
         'Function._run_through_graph',

@@ -14,7 +14,7 @@ from keras_parallax.checkpoint import resume
 from keras_parallax.checkpoint.keras3_state import read_state, write_state
 from keras_parallax.compat import keras3_api
 from keras_parallax.errors import CheckpointError
-from keras_parallax.keras3 import optimizer
+from keras_parallax.keras3 import optimizer, saves_in_parts
 from keras_parallax.keras3.scope import Keras3Scope
 
 #: The ending of the path of a file without a configuration of the model.
@@ -74,7 +74,9 @@ def go_on(model: Any, path: Optional[str], scope: Keras3Scope) -> int:
 
     Args:
         model: the model, compiled in the scope.
-        path: a file that Keras 3 loads, or `None`. That of rank 0 counts, which alone reads it.
+        path: a file that Keras 3 loads, which rank 0 alone reads; or the folder of a checkpoint of
+            several parts, of which each worker reads its own rows; or `None`. That of rank 0
+            counts.
         scope: the scope.
 
     Returns:
@@ -88,7 +90,15 @@ def go_on(model: Any, path: Optional[str], scope: Keras3Scope) -> int:
     if path is None:
         return 0
     model.optimizer.build(model.trainable_variables)
-    found = resume.on_every_worker(job, path, lambda: _read(model, path) if not job.rank else None)
+    in_parts = resume.is_in_parts(job, path)
+
+    def read() -> Optional[Dict[str, Any]]:
+        if not in_parts:
+            return None if job.rank else _read(model, path, path)
+        with saves_in_parts.opened(path, (job.rank, job.size)) as file:
+            return _read(model, path, file)
+
+    found = resume.on_every_worker(job, path, read)
     state = found[0]
     optimizer.broadcast_all(scope, model)
     resumed.add(model)
@@ -99,7 +109,8 @@ def go_on(model: Any, path: Optional[str], scope: Keras3Scope) -> int:
     return epochs
 
 
-def _read(model: Any, path: str) -> Dict[str, Any]:
+def _read(model: Any, path: str, file: str) -> Dict[str, Any]:
+    """Loads Keras's file of a checkpoint, and returns the state of the job."""
     state, own = read_state(path), optimizer.own_class(type(model.optimizer)).__name__
     if state.get('optimizer', own) != own:
         raise CheckpointError(
@@ -109,7 +120,7 @@ def _read(model: Any, path: str) -> Dict[str, Any]:
     with warnings.catch_warnings():
         # Keras would go on with the state that the optimizer has.
         warnings.filterwarnings('error', message='Skipping variable loading')
-        model.load_weights(path)
+        model.load_weights(file)
     return state
 
 

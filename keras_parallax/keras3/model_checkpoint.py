@@ -13,10 +13,11 @@ from keras_parallax.atomic_files import why_unwritten
 from keras_parallax.callbacks import model_checkpoint
 from keras_parallax.callbacks.save_clock import SaveClock
 from keras_parallax.checkpoint import path_patterns, resume
+from keras_parallax.checkpoint.delta_chain import Limits
 from keras_parallax.compat import keras3_api
 from keras_parallax.compat.keras3_api import keras
 from keras_parallax.errors import CheckpointError, PlanError
-from keras_parallax.keras3 import checkpoints, optimizer
+from keras_parallax.keras3 import checkpoints, optimizer, saves_in_parts
 from keras_parallax.keras3.checkpoints import WEIGHTS, Position
 from keras_parallax.keras3.scope import Keras3Scope
 
@@ -47,21 +48,29 @@ class Keras3Checkpoint(keras.callbacks.ModelCheckpoint):
 
     def __init__(self, asked: model_checkpoint.ModelCheckpoint) -> None:
         path = os.fspath(asked.filepath)
-        for name, is_given in (('sharded', asked.sharded), ('incremental', asked.incremental)):
-            if is_given:
-                raise PlanError(
-                    '%s=True of kp.callbacks.ModelCheckpoint is not supported with Keras 3 yet; '
-                    'leave it out (docs/keras3.md).' % name
-                )
-        weights_only = path.endswith(WEIGHTS)
-        if not weights_only and not path.endswith('.keras'):
+        is_file = path.endswith((WEIGHTS, '.keras'))
+        if is_file == asked.sharded:
             raise PlanError(
-                'With Keras 3, the path of kp.callbacks.ModelCheckpoint ends with .keras or %s, '
-                'but %r was given.' % (WEIGHTS, path)
+                'With Keras 3, the path of kp.callbacks.ModelCheckpoint %s with .keras or %s, '
+                'but %r was given.'
+                % (
+                    'is that of a folder with sharded=True or incremental=True, and does not end'
+                    if is_file
+                    else 'ends',
+                    WEIGHTS,
+                    path,
+                )
             )
+        # Keras would have a folder end like a file.
         super().__init__(
-            path, asked.monitor, asked.verbose, asked.save_best_only, weights_only, asked.mode
+            path + WEIGHTS * asked.sharded,
+            asked.monitor,
+            asked.verbose,
+            asked.save_best_only,
+            asked.sharded or path.endswith(WEIGHTS),
+            asked.mode,
         )
+        self.filepath = path
         self._asked, self._saves, self._batches, self._epoch = asked, 0, 0, 0
         seconds = asked.save_seconds
         self._clock = None if seconds is None else SaveClock(seconds)
@@ -72,6 +81,12 @@ class Keras3Checkpoint(keras.callbacks.ModelCheckpoint):
         return model_checkpoint.joint_act(self._asked)
 
     @property
+    def _limits(self) -> Optional[Limits]:
+        if not self._asked.incremental:
+            return None
+        return Limits(self._asked.max_deltas, self._asked.max_delta_bytes)
+
+    @property
     def _scope(self) -> Keras3Scope:
         scope: Keras3Scope = self.model.optimizer._parallax_scope
         return scope
@@ -80,13 +95,21 @@ class Keras3Checkpoint(keras.callbacks.ModelCheckpoint):
         """Removes what a job that was killed has left, and takes the best value so far."""
         if self._clock is not None:
             self._clock.begin()
-        if self._scope.job.rank:
+        rank, best = self._scope.job.rank, None
+        if rank:
             self.verbose = 0
-            return
-        _remove_leftovers(self.filepath)
-        newest = resume.latest_checkpoint(self.filepath) if self.save_best_only else None
-        if newest and self.best is None and self.model in checkpoints.resumed:
-            self.best = resume.state_of(newest)['best'].get(self.monitor)
+        else:
+            _remove_leftovers(self.filepath)
+            newest = resume.latest_checkpoint(self.filepath) if self.save_best_only else None
+            best = resume.state_of(newest)['best'].get(self.monitor) if newest else None
+        if self.save_best_only and self._asked.sharded:
+            best = self._of_rank_0(best)
+        if self.best is None and self.model in checkpoints.resumed:
+            self.best = best
+
+    def _of_rank_0(self, value: Any) -> Any:
+        with self._scope.job.call(self.joint_act or 'ModelCheckpoint'):
+            return self._scope.job.gather(value)[0]
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Takes note of the number of the epoch."""
@@ -119,9 +142,14 @@ class Keras3Checkpoint(keras.callbacks.ModelCheckpoint):
         position = Position(epoch + 1, 0, [])
         if batch is not None:
             position = Position(epoch, batch + 1, _sums_of_metrics(self.model, self._scope))
+        if self._asked.sharded:
+            # All workers must come to the same decision.
+            logs = self._of_rank_0({name: float(value) for name, value in (logs or {}).items()})
+        elif self._scope.job.rank:
+            return
         path = keras3_api.checkpoint_path(self, epoch, batch, logs or {})
         former = self.best
-        if self._scope.job.rank or not keras3_api.should_save(self, epoch, batch, logs, path):
+        if not keras3_api.should_save(self, epoch, batch, logs, path):
             return
         state = dict(
             position._asdict(),
@@ -130,15 +158,22 @@ class Keras3Checkpoint(keras.callbacks.ModelCheckpoint):
             optimizer=optimizer.own_class(type(self.model.optimizer)).__name__,
         )
         try:
-            checkpoints.save(self.model, path, state)
+            if self._asked.sharded:
+                with self._scope.job.call(self.joint_act or 'ModelCheckpoint'):
+                    saves_in_parts.save(self.model, path, state, self._limits, self.filepath)
+            else:
+                checkpoints.save(self.model, path, state)
         except OSError as error:
             # The next epoch is to beat what is on the disk.
             self.best = former
-            problem = CheckpointError(why_unwritten(path, error))
+            problem = error
+            if not isinstance(error, CheckpointError):
+                problem = CheckpointError(why_unwritten(path, error))
             if self._asked.on_save_error == 'raise':
                 raise problem from error
-            warnings.warn('No checkpoint: %s' % problem, stacklevel=2)
-        if self._asked.max_to_keep is not None:
+            if not self._scope.job.rank:
+                warnings.warn('No checkpoint: %s' % problem, stacklevel=2)
+        if self._asked.max_to_keep is not None and not self._scope.job.rank:
             model_checkpoint.remove_old(self.filepath, self._asked.max_to_keep)
 
 

@@ -66,6 +66,7 @@ def install() -> None:
     fit_callbacks.install(_rank_of)
     exporting.install(_rank_of)
     saving.install(_scope_of_tables, lambda model: model in _in_fit)
+    keras3_files.find_rows_in_parts()
     keras3_files.replace_memory_check(lambda model: bool(embedding_layer.tables_in(model)))
     for layer in loaded_keras3.eager_layers():
         keras3_api.replace_method('tf_keras Layer.add_weight', layer, _refused_weight)

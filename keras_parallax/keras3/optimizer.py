@@ -93,7 +93,7 @@ class _Wrapper(Mixin):
             return cast(TableStep, self._parallax_step).slot(table, called)
 
         path = '%s_%s' % (reference_variable.path.replace('/', '_'), name)
-        slot = keras3_api.new_weight(self, lambda: SlotVariable(path, table.shape, find))
+        slot = keras3_api.new_weight(self, lambda: SlotVariable(path, table, find))
         self._track_variable(slot)
         return slot
 

@@ -83,6 +83,11 @@ class Table(StoredRows):
         """Whether a training step has taken the table, so that the engine holds its values."""
         return self._step is not None
 
+    @property
+    def rows(self) -> Optional[ShardedRows]:
+        """As `StoredRows.rows`."""
+        return super().rows if self.is_trained else None
+
     def given_up(self, reason: str) -> None:
         """Takes note that a variable of Keras has the table from now on, and why, in words."""
         self._why_dense = reason

@@ -1,6 +1,6 @@
 """Whole tables and slots that the engine keeps, read and written block by block."""
 
-from typing import Any, Callable, Tuple
+from typing import Any, Callable, Optional, Tuple
 
 import numpy as np
 
@@ -30,6 +30,12 @@ class StoredRows:
         self, graph: Any, name: str, shape: Tuple[int, int], find: Callable[[], ShardedRows]
     ) -> None:
         self.name, self.shape, self._graph, self._find = name, shape, graph, find
+
+    @property
+    def rows(self) -> Optional[ShardedRows]:
+        """The rows, where the engine has them; `None` as long as it does not."""
+        with self._graph.as_default():
+            return self._find()
 
     def read(self) -> np.ndarray:
         """The whole, float32 of its shape."""

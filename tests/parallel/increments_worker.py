@@ -22,6 +22,7 @@ from frameworks import tf  # noqa: E402
 import keras_parallax as kp  # noqa: E402
 from keras_parallax.checkpoint import manifest  # noqa: E402
 from keras_parallax.checkpoint.increments import increments_of  # noqa: E402
+from keras_parallax.checkpoint.keras_file_write import scope_of_model  # noqa: E402
 from keras_parallax.checkpoint.save_parts import save_parts  # noqa: E402
 from keras_parallax.engine.job import job  # noqa: E402
 from keras_parallax.tuning.moves import replan  # noqa: E402
@@ -60,7 +61,8 @@ class Compared:
     def save(self):
         """Saves what has changed."""
         path = os.path.join(self._folder, self._name)
-        save_parts(self._model, path, increments=increments_of(self._model, path))
+        changes = increments_of(scope_of_model(self._model), path)
+        save_parts(self._model, path, increments=changes)
 
     def __call__(self, act):
         paths = [os.path.join(self._folder, self._name + end) for end in ('', '-full')]

@@ -6,6 +6,8 @@ import frameworks
 import launch
 import pytest
 
+from keras_parallax.checkpoint import manifest
+
 keras = pytest.importorskip('keras', minversion='3', reason='models of Keras 3 need Keras 3')
 if not frameworks.TF2 or frameworks.TF1_15:
     pytest.skip('models of Keras 3 need TensorFlow 2', allow_module_level=True)
@@ -97,10 +99,55 @@ def test_a_job_goes_on_within_an_epoch_from_its_newest_checkpoint(found, ending)
 )
 def test_a_job_goes_on_with_other_workers_and_on_the_other_backend(first, last, tmp_path):
     pytest.importorskip('jax')
+    assert goes_on(first, last, 'whole', tmp_path) == {('at-2-3.keras', 1, 8)}
+
+
+def goes_on(first, last, form, folder):
+    """What the workers of a second job have gone on from: pairs of a name, epochs and steps."""
     for (backend, ranks), part in ((first, 'first'), (last, 'last')):
-        outcome = launch.run(ranks, 'parallel/keras3_resume_worker.py', backend, tmp_path, part)
-        assert outcome.code == 0, outcome.output
-    for rank in range(last[1]):
-        found = json.loads((tmp_path / ('%d.json' % rank)).read_text())
-        assert found['from'] == 'at-2-3.keras' and found['began'] == 1
-        assert max(found['weights'], found['history']) < BOUND
+        worker = 'parallel/keras3_resume_worker.py'
+        outcome = launch.run(ranks, worker, backend, folder, form, part)
+        ends = form == 'killed' and part == 'first'
+        assert (outcome.code == 0) != ends, outcome.output
+    found = [json.loads((folder / ('%d.json' % rank)).read_text()) for rank in range(last[1])]
+    for of_rank in found:
+        assert max(of_rank['weights'], of_rank['history']) < BOUND
+    return {(of_rank['from'], of_rank['began'], of_rank['steps']) for of_rank in found}
+
+
+@pytest.mark.parametrize(
+    'first, last, form, expected',
+    [
+        (('tensorflow', 2), ('jax', 3), 'sharded', ('at-2-3', 1, 8)),
+        (('jax', 2), ('tensorflow', 2), 'killed', ('parts', 0, 4)),
+        pytest.param(
+            ('jax', 3),
+            ('tensorflow', 1),
+            'sharded',
+            ('at-2-3', 1, 8),
+            marks=pytest.mark.exhaustive,
+        ),
+        pytest.param(
+            ('tensorflow', 1),
+            ('jax', 2),
+            'incremental',
+            ('parts', 1, 8),
+            marks=pytest.mark.exhaustive,
+        ),
+        pytest.param(
+            ('tensorflow', 2),
+            ('tensorflow', 3),
+            'killed',
+            ('parts', 0, 4),
+            marks=pytest.mark.exhaustive,
+        ),
+    ],
+)
+def test_a_job_goes_on_from_the_parts_that_each_worker_has_saved(
+    first, last, form, expected, tmp_path
+):
+    pytest.importorskip('jax')
+    assert goes_on(first, last, form, tmp_path) == {expected}
+    if form != 'sharded':
+        saved = manifest.read_manifest(str(tmp_path / 'parts'))
+        assert saved.deltas, 'all rows are saved once'

@@ -5,6 +5,7 @@ import os
 import socket
 import sys
 import threading
+import time
 import weakref
 from typing import Any, Callable, Optional
 
@@ -22,6 +23,10 @@ GRACE_SECONDS = 15
 
 #: The same when a worker was lost: with the time until that is found out, 30 seconds.
 _GRACE_AFTER_LOSS_SECONDS = 8
+
+#: How long a worker stays that leaves it to another one to tell the user. The launcher ends all
+#: workers with the first that ends, and the other may still have to leave its step.
+_STAY_SECONDS = 3
 
 
 class Interruptible(Protocol):
@@ -53,6 +58,7 @@ class ProcessEnd:
         self._lock, self._is_failing, self._is_over = threading.Lock(), False, False
         # Whether this worker is the one that tells the user of the problem.
         self._speaks = True
+        self._another_speaks = False
         self._horovods_end = threading.Thread(target=hvd.shutdown, daemon=True)
 
     def start_watchdog(self, rank: int, look: Callable[[], None], **options: Any) -> None:
@@ -93,6 +99,7 @@ class ProcessEnd:
             self._is_failing = True
         # Before anybody sees the problem, for then it may be told.
         self._speaks = speaks and self._claim(problem) == [self._rank, str(problem)]
+        self._another_speaks = not self._speaks
         self.problem = problem
         self.decided.set()
         grace = _GRACE_AFTER_LOSS_SECONDS if has_lost else GRACE_SECONDS
@@ -156,6 +163,8 @@ class ProcessEnd:
             # The other workers get an error for what they have under way, where a connection that
             # breaks off would make Gloo abort them before they can say anything.
             self.shut_horovod_down()
+            if self._another_speaks:
+                time.sleep(_STAY_SECONDS)
         os._exit(1)
 
 

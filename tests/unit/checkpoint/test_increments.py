@@ -13,8 +13,8 @@ from any_keras import keras
 from frameworks import KERAS_PACKAGES, tf
 
 import keras_parallax as kp
+from keras_parallax.checkpoint import keras_file_write, save_parts
 from keras_parallax.checkpoint import manifest as manifest_module
-from keras_parallax.checkpoint import save_parts
 from keras_parallax.checkpoint.delta_chain import Limits
 from keras_parallax.checkpoint.increments import increments_of
 from keras_parallax.errors import CheckpointError
@@ -47,7 +47,7 @@ class Saves:
         self.changes, self.full = os.path.join(folder, 'changes'), os.path.join(folder, 'full')
 
     def save(self, path=None):
-        changes = increments_of(self.model, 'path', self._limits)
+        changes = increments_of(keras_file_write.scope_of_model(self.model), 'path', self._limits)
         save_parts.save_parts(self.model, path or self.changes, increments=changes)
         save_parts.save_parts(self.model, self.full)
         found, expected = increments.contents(path or self.changes), increments.contents(self.full)
