@@ -99,9 +99,9 @@ class ModelCheckpoint(keras_api.callbacks.ModelCheckpoint):
         max_delta_bytes: with `incremental`, after how many bytes of rows in them one has;
             `None` for as many as all rows have.
 
-    With Keras 3 the path ends with `.keras`, or with `.weights.h5`, whose file has no configuration
-    of the model. Both have the optimizer's state. Of the above, the numbers of other callbacks, the
-    `History` and the order of samples are not kept, and `sharded` and `incremental` are refused.
+    With Keras 3 the path of a file ends with `.keras`, or with `.weights.h5`, whose file has no
+    configuration of the model. Both have the optimizer's state. Of the above, the numbers of other
+    callbacks, the `History` and the order of samples are not kept.
 
     Raises:
         ValueError: an argument is none of the above, or `filepath` has a field that is misspelled.

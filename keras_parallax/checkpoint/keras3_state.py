@@ -10,6 +10,9 @@ import h5py
 from keras_parallax.checkpoint.manifest import is_sharded, read_manifest
 from keras_parallax.errors import CheckpointError
 
+#: The ending of the path of a file without a configuration of the model.
+WEIGHTS = '.weights.h5'
+
 #: The member of a `.keras` file, and the attribute of a `.weights.h5` file.
 _MEMBER, _ATTRIBUTE = 'keras_parallax.json', 'keras_parallax_job'
 

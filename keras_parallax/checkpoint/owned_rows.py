@@ -42,12 +42,13 @@ class SharedRows(NamedTuple):
 
     Attributes:
         tables: dict from paths in Keras's file to `Rows`.
-        replicated: dict from variables to the names of the tables that they belong to: those that
-            are updated by rows, though every worker holds all of them. Rank 0 saves them.
+        replicated: dict from some of these paths to the names of the tables that they belong to:
+            those that are updated by rows, though every worker holds all of them. Rank 0 saves
+            them.
     """
 
     tables: Any
-    replicated: Any
+    replicated: Dict[str, str]
 
     def shards(self, rank: Optional[int] = None) -> List[OwnedRows]:
         """A list of the `OwnedRows` of a worker, or of all workers if none is given; all rows."""
@@ -57,7 +58,7 @@ class SharedRows(NamedTuple):
                 continue
             if rows.table is None:
                 if rank in (0, None):
-                    group = '%s/0' % self.replicated[rows.shards[0]]
+                    group = '%s/0' % self.replicated[name]
                     found.append(OwnedRows(name, 0, rows, group))
                 continue
             numbers: Sequence[int] = range(len(rows.shards))
@@ -79,21 +80,27 @@ def shared_rows(tables: Mapping[str, Any], replicated: Mapping[Variable, str]) -
 
     Args:
         tables: dict from paths in Keras's file to `Rows`; a slot that is not used has none at all.
-        replicated: as `SharedRows` has it.
+        replicated: what `replicated_tables` has found.
     """
-    shared = {
-        name: rows
-        for name, rows in tables.items()
-        if isinstance(rows, UnusedRows) or rows.table is not None or rows.shards[0] in replicated
-    }
-    return SharedRows(shared, replicated)
+    shared, of_rank_0 = {}, {}
+    for name, rows in tables.items():
+        if isinstance(rows, UnusedRows) or rows.table is not None:
+            shared[name] = rows
+        elif rows.shards[0] in replicated:
+            shared[name], of_rank_0[name] = rows, replicated[rows.shards[0]]
+    return SharedRows(shared, of_rank_0)
 
 
 def replicated_tables(step: TrainStep) -> Dict[Variable, str]:
-    """What `SharedRows.replicated` is of a step's tables; they are moved in blocks from now on.
+    """The tables of a step, and their slots, that every worker holds and that are updated by rows.
+
+    They are moved in blocks from now on.
 
     Args:
         step: the `TrainStep`.
+
+    Returns:
+        A dict from variables to the names of the tables that they belong to.
     """
     found = {}
     for variable, table in step.tables.items():

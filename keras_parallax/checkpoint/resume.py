@@ -67,6 +67,11 @@ def opened(path: str, checked: bool = True) -> Iterator[Opened]:
             yield Opened(file, {}, [file] if 'random' in read_state(file) else [])
             return
         manifest = read_manifest(path, checked)
+        if manifest.model.endswith(keras3_state.WEIGHTS):
+            raise CheckpointError(
+                '%s was saved by a model of Keras 3, and this model is of Keras 2, which does not '
+                'load it. Resume it with that model.' % path
+            )
         # Those of the newest save: what is older has rows alone that still count.
         newest = {
             part.name: stack.enter_context(keras_file_read.opened(os.path.join(path, part.name)))

@@ -1,7 +1,7 @@
 """The whole state of a job, saved to a folder: a part of each worker, of all rows or of some."""
 
 import functools
-from typing import Any, Callable, Dict, Mapping, Optional
+from typing import Any, Callable, Dict, Mapping, Optional, cast
 
 from keras_parallax.checkpoint import fit_record, keras_file_write
 from keras_parallax.checkpoint.fit_record import FitRecord
@@ -55,7 +55,7 @@ def save_parts(
         block_bytes=block_bytes,
         show_progress=show_progress,
     )
-    source = _Source(step.job, model, include_optimizer, state, replicated, fill, fit)
+    source = _Source(cast(Job, step.job), model, include_optimizer, state, replicated, fill, fit)
     write_parts(source, path, increments)
 
 

@@ -11,14 +11,11 @@ import numpy as np
 
 from keras_parallax.atomic_files import sync
 from keras_parallax.checkpoint import resume
-from keras_parallax.checkpoint.keras3_state import read_state, write_state
+from keras_parallax.checkpoint.keras3_state import WEIGHTS, read_state, write_state
 from keras_parallax.compat import keras3_api
 from keras_parallax.errors import CheckpointError
 from keras_parallax.keras3 import optimizer, saves_in_parts
 from keras_parallax.keras3.scope import Keras3Scope
-
-#: The ending of the path of a file without a configuration of the model.
-WEIGHTS = '.weights.h5'
 
 
 class Position(NamedTuple):

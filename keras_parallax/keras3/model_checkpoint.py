@@ -14,11 +14,12 @@ from keras_parallax.callbacks import model_checkpoint
 from keras_parallax.callbacks.save_clock import SaveClock
 from keras_parallax.checkpoint import path_patterns, resume
 from keras_parallax.checkpoint.delta_chain import Limits
+from keras_parallax.checkpoint.keras3_state import WEIGHTS
 from keras_parallax.compat import keras3_api
 from keras_parallax.compat.keras3_api import keras
 from keras_parallax.errors import CheckpointError, PlanError
 from keras_parallax.keras3 import checkpoints, optimizer, saves_in_parts
-from keras_parallax.keras3.checkpoints import WEIGHTS, Position
+from keras_parallax.keras3.checkpoints import Position
 from keras_parallax.keras3.scope import Keras3Scope
 
 #: From callbacks for Keras 2, as users make them, to those that serve a model of Keras 3.

@@ -9,7 +9,7 @@ import numpy as np
 from keras_parallax.checkpoint import keras_file_read, keras_file_write, resume
 from keras_parallax.checkpoint.delta_chain import Limits
 from keras_parallax.checkpoint.increments import Increments, increments_of
-from keras_parallax.checkpoint.keras3_state import write_state
+from keras_parallax.checkpoint.keras3_state import WEIGHTS, write_state
 from keras_parallax.checkpoint.manifest import read_manifest
 from keras_parallax.checkpoint.owned_rows import SharedRows
 from keras_parallax.checkpoint.saved_rows import PartFiles
@@ -22,9 +22,6 @@ from keras_parallax.framework_types import HdfGroup
 from keras_parallax.keras3.scope import GRAPH, Keras3Scope
 from keras_parallax.keras3.sharded_tables import scope_of_graph
 from keras_parallax.keras3.stored_rows import engine_backend
-
-#: The ending of Keras's file among the parts.
-_ENDING = '.weights.h5'
 
 
 class _Left(NamedTuple):
@@ -66,7 +63,7 @@ def save(
 class _Source:
     """A job that trains a model of Keras 3, as `write_parts.PartSource` has it."""
 
-    ending = _ENDING
+    ending = WEIGHTS
 
     def __init__(self, model: Any, scope: Keras3Scope, state: Mapping[str, Any]) -> None:
         self.job, self._model, self._state = scope.job, model, state
@@ -82,7 +79,7 @@ class _Source:
                 self._model.save_weights(path)
             write_state(path, self._state)
         replicated = {
-            left.rows.shards[0]: left.variable.table.variable.name
+            left.name: left.variable.table.variable.op.name
             for left in self._left
             if left.rows.table is None
         }
@@ -120,7 +117,7 @@ def opened(path: str, share: Tuple[int, int]) -> Iterator[str]:
         CheckpointError: it was not saved by Keras 3.
     """
     manifest = read_manifest(path, checked=False)
-    if not manifest.model.endswith(_ENDING):
+    if not manifest.model.endswith(WEIGHTS):
         raise CheckpointError(
             '%s was saved by a model of Keras 2. Resume it with that model, call '
             "model.save_weights('weights.h5'), and load this file with the model of Keras 3." % path

@@ -3,8 +3,9 @@
 Usage: keras3_resume_worker.py BACKEND FOLDER FORM first|last. The first job is broken off within
 its second epoch; the last goes on from its newest checkpoint, and compares its end with plain
 Keras's. Each rank of the last writes FOLDER/RANK.json. Jobs may have other numbers of workers: the
-joined batch is the same. FORM is that of checkpoints: whole, sharded or incremental; or killed,
-which is incremental, and where rank 1 of the first job is killed while it writes its part.
+joined batch is the same. FORM is that of checkpoints: whole, sharded or incremental; or dense, of
+which the last job has all tables on every worker; or killed, which is incremental, and where rank
+1 of the first job is killed while it writes its part.
 """
 
 import json
@@ -29,6 +30,7 @@ ROWS = 30000
 FORMS = {
     'whole': ('at-{epoch}-{batch}.keras', {}),
     'sharded': ('at-{epoch}-{batch}', {'sharded': True}),
+    'dense': ('at-{epoch}-{batch}', {'sharded': True}),
     'incremental': ('parts', {'incremental': True}),
     'killed': ('parts', {'incremental': True}),
 }
@@ -76,7 +78,7 @@ def large():
 
 
 def new_optimizer(form):
-    if form in ('whole', 'sharded'):
+    if form not in ('incremental', 'killed'):
         return keras.optimizers.Adam(RATE, epsilon=1e-3)
     # It moves the rows alone that a batch looks up.
     return keras.optimizers.Adagrad(RATE)
@@ -101,8 +103,10 @@ def fit(model, rank, ranks, callbacks=(), first=0):
 
 
 def main(folder, form, part):
-    # What `item` needs for shards is for others to try.
-    strategy = kp.ParallaxStrategy(overrides=None if form == 'whole' else {'item': 'dense'})
+    overrides = {} if form == 'whole' else {'item': 'dense'}
+    if (form, part) == ('dense', 'last'):
+        overrides['user'] = 'dense'
+    strategy = kp.ParallaxStrategy(overrides=overrides)
     name, options = FORMS[form]
     pattern = os.path.join(folder, name)
     with strategy:

@@ -54,7 +54,7 @@ OF_OUR_OBJECTS = {
 #: Attributes that no statement names: one in a dict of attributes, one by a name that is computed.
 OF_NO_STATEMENT = {'assign_add', 'metrics'}
 #: Functions of modules, which are listed among the methods of Keras 3.
-OF_MODULES = {'is_memory_sufficient', 'reduce_weighted_values'}
+OF_MODULES = {'is_memory_sufficient', 'reduce_weighted_values', 'safe_get_h5_dataset'}
 
 #: What a process has once.
 HOOKS = re.compile(
