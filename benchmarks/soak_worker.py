@@ -80,9 +80,7 @@ def main(folder, epochs):
     # The same start for the run without a failure.
     random = np.random.RandomState(0)
     model.set_weights([random.normal(0, 0.1, one.shape) for one in model.get_weights()])
-    names = ('parts-{epoch:04d}', 'file-{epoch:04d}.h5')
-    if is_keras_3:
-        names = ('weights-{epoch:04d}.weights.h5', 'file-{epoch:04d}.keras')
+    names = ('parts-{epoch:04d}', 'file-{epoch:04d}' + ('.keras' if is_keras_3 else '.h5'))
     forms = [os.path.join(folder, name) for name in names]
     report('resume')
     # Both forms are saved after each epoch, and take turns in being resumed from.
@@ -95,7 +93,7 @@ def main(folder, epochs):
     callbacks = [] if is_keras_3 else [kp.callbacks.BroadcastGlobalVariablesCallback(0), Draw()]
     callbacks += [
         Phase('save'),
-        kp.callbacks.ModelCheckpoint(forms[0], sharded=not is_keras_3, max_to_keep=2),
+        kp.callbacks.ModelCheckpoint(forms[0], sharded=True, max_to_keep=2),
         kp.callbacks.ModelCheckpoint(forms[1], max_to_keep=2),
         Phase('train'),
     ]
