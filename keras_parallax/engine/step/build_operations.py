@@ -16,9 +16,10 @@ from keras_parallax.engine.step.barrier import End, end_of_step
 from keras_parallax.engine.step.density import DensityMeter, meter_of
 from keras_parallax.engine.step.dynamic_tables import turned_over
 from keras_parallax.engine.step.exchange import Exchange
-from keras_parallax.engine.step.gradients import StepGradients
+from keras_parallax.engine.step.gradients import StepGradients, build_gradients
 from keras_parallax.engine.step.operations import Runnable, StepOperations
 from keras_parallax.engine.step.other_reads import other_reads
+from keras_parallax.engine.step.own_gradients import Treatment
 from keras_parallax.engine.step.step_spec import StepSpec, job_of_strategy
 from keras_parallax.engine.tables import loss_analysis, sharding
 from keras_parallax.engine.tables.table import Table
@@ -70,18 +71,15 @@ def build_operations(spec: StepSpec, request: Request, tables: Tables) -> StepOp
         _require_no_penalties(tables.values(), spec.adapter.name)
     steps = spec.settings.accumulate_steps
     batches = Accumulated(spec.trained, steps, prefix) if steps > 1 else OneBatch(spec.trained)
-    gradients = StepGradients(
+    gradients = build_gradients(
         spec.trained,
         dense,
         tables.values(),
         members,
         exchange,
         spec.timing.sync,
-        slices,
-        bounds,
-        spec.adapter.loss_scale,
+        Treatment(slices, bounds, spec.adapter.loss_scale, spec.adapter.needs_touched_rows),
         batches,
-        spec.adapter.needs_touched_rows,
         other_reads(spec.loss, spec.beside, _storage_of(dense, tables)),
     )
     methods = {table: _method(spec, table) for table in tables.values()}

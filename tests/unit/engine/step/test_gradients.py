@@ -8,7 +8,8 @@ from frameworks import tf
 from keras_parallax.compat import graph_queries
 from keras_parallax.compat.horovod_api import hvd
 from keras_parallax.engine.step import exchange
-from keras_parallax.engine.step.gradients import StepGradients
+from keras_parallax.engine.step.gradients import build_gradients
+from keras_parallax.engine.step.own_gradients import Treatment
 from keras_parallax.engine.tables.pull import pull_new_lookup
 from keras_parallax.engine.tables.table import Table
 from keras_parallax.engine.updates.clipping import Bounds
@@ -25,14 +26,15 @@ def graph():
 def gradients_of(loss, dense=(), tables=(), size=1, reduction=exchange.MEAN, **given):
     """The `StepGradients` of worker 0 of some."""
     none = hvd.Compression.none
-    return StepGradients(
+    treatment = {name: given.pop(name) for name in Treatment._fields if name in given}
+    return build_gradients(
         loss,
         list(dense),
         list(tables),
         graph_queries.ancestors([loss]),
         exchange.Exchange(0, size, reduction, none, none, 'step'),
         given.pop('sync', True),
-        given.pop('as_they_come', False),
+        Treatment(**treatment),
         **given,
     )
 
@@ -95,16 +97,6 @@ def test_nothing_is_written_before_the_worker_has_all_its_gradients():
     for written in [found.reduced[0], found.parts[0].gradients.values]:
         assert found.computed in graph_queries.ancestors([written])
     assert {loss.op, other.op} <= graph_queries.ancestors([found.computed])
-
-
-def test_a_shard_is_read_before_its_gradients_are_pushed():
-    table = on_shards()
-    rows = tf.gather(table.variable, [5, 1])
-    reader = tf.reduce_sum(tf.gather(table.variable, [3]))
-    found = gradients_of(tf.reduce_sum(rows), (), [table], size=2, other_reads=[reader.op])
-    assert len(found.pushes) == 2 and [part.part.shard for part in found.parts] == [0]
-    for push in found.pushes:
-        assert {rows.op, reader.op} <= graph_queries.ancestors([push])
 
 
 @pytest.mark.parametrize(
