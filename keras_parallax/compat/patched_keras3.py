@@ -6,6 +6,14 @@ _VERSION = 'Keras 3.15'
 _EQUAL = 'tests/parallel/test_keras3.py::test_two_workers_equal_plain_keras_3_with_tensorflow'
 _FAILURE = 'tests/parallel/test_keras3_behaviour.py::test_a_failure_is_told_on_each_rank'
 _REFUSED = 'tests/parallel/test_keras3_behaviour.py::test_what_would_train_otherwise_is_refused'
+_LIVES = (
+    'tests/parallel/test_keras3_lives.py::'
+    'test_a_life_of_a_model_is_that_of_plain_keras_3_or_is_refused'
+)
+_QUANTIZED = (
+    'tests/parallel/test_keras3_behaviour.py::'
+    'test_a_step_of_a_table_that_was_quantized_since_is_refused'
+)
 _SAVED = (
     'tests/parallel/test_keras3_behaviour.py::'
     'test_plain_keras_loads_a_saved_model_and_weights_can_be_set'
@@ -73,8 +81,9 @@ ON_KERAS_3: Tuple[Tuple[str, str, str, str], ...] = (
     ('Embedding.build', 'Keras would make the whole table on every worker', _VERSION, _PLAN),
     ('Embedding.call', 'rows are looked up in the shards', _VERSION, _EQUAL),
     ('Embedding.embeddings', 'a table that a layer reads whole must be dense', _VERSION, _EQUAL),
-    ('Embedding.enable_lora', 'it reads the table whole', _VERSION, _EQUAL),
-    ('Embedding._check_quantize_args', 'it reads the table whole', _VERSION, _EQUAL),
+    ('Embedding.enable_lora', 'it reads the table whole', _VERSION, _LIVES),
+    ('Embedding.quantize', 'steps that were traced before are stale', _VERSION, _QUANTIZED),
+    ('ReversibleEmbedding.quantize', 'it does not call that of `Embedding`', _VERSION, _QUANTIZED),
     (
         'Embedding._get_embeddings_with_merged_lora',
         'a file has the whole table',

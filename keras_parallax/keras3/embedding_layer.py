@@ -6,7 +6,9 @@ import inspect
 import sys
 import threading
 import weakref
-from typing import Any, Callable, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Iterator, List, Optional, Tuple, cast
+
+import numpy as np
 
 from keras_parallax.compat import keras3_api
 from keras_parallax.compat.keras3_api import keras
@@ -30,6 +32,10 @@ def install() -> None:
     """Replaces the methods of `keras.layers.Embedding` that make, read or write its table."""
     for name, make in _REPLACED:
         keras3_api.replace_method('Embedding.' + name, keras3_api.Embedding, make)
+    # It does not call that of `Embedding`.
+    keras3_api.replace_method(
+        'ReversibleEmbedding.quantize', keras.layers.ReversibleEmbedding, _quantize
+    )
 
 
 def table_of(layer: Any) -> Optional[TableVariable]:
@@ -84,7 +90,7 @@ def calls_ours(layer: Any) -> bool:
 
 
 def make_dense(layer: Any, reason: str) -> Any:
-    """Has every worker hold the table of a layer, which no optimizer has taken yet.
+    """Has every worker hold the table of a layer.
 
     Args:
         layer: the layer.
@@ -92,19 +98,34 @@ def make_dense(layer: Any, reason: str) -> Any:
 
     Returns:
         The variable of Keras that has the table.
+
+    Raises:
+        PlanError: an optimizer has taken the table.
     """
-    variable: Any = table_of(layer)
-    table = variable.table
+    table: Any = cast(TableVariable, table_of(layer)).table
     if table.is_trained:
         raise PlanError(
             'The table %s is sharded, and now %s, for which every worker must hold it. Keep it '
             "from being sharded: ParallaxStrategy(overrides={'%s': 'dense'})."
             % (table.name, reason, layer.name)
         )
+    return _held_by_keras(layer, reason, table.read)
+
+
+def _held_by_keras(layer: Any, reason: str, read: Callable[[], np.ndarray]) -> Any:
+    """Has a variable of Keras take the place of a layer's table, and returns it.
+
+    Args:
+        layer: the layer.
+        reason: why, in words.
+        read: function of nothing that returns the values.
+    """
+    variable: Any = table_of(layer)
+    table = variable.table
     variable.scope.reasons[table.name] = reason
 
     def start(shape: Any, dtype: Any = None) -> Any:
-        return keras.ops.convert_to_tensor(table.read(), dtype)
+        return keras.ops.convert_to_tensor(read(), dtype)
 
     def make() -> Any:
         return keras.Variable(start, shape=table.shape, dtype='float32', name=variable.name)
@@ -196,21 +217,25 @@ def _embeddings(original: Any) -> property:
 
 def _enable_lora(original: Callable[..., None]) -> Callable[..., None]:
     def enable_lora(self: Any, *args: Any, **kwargs: Any) -> None:
-        if table_of(self) is not None:
-            make_dense(self, 'it has LoRA')
+        variable = table_of(self)
+        if variable is not None:
+            _held_by_keras(self, 'it has LoRA', variable.numpy)
         original(self, *args, **kwargs)
 
     return enable_lora
 
 
 def _quantize(original: Callable[..., None]) -> Callable[..., None]:
-    # What `quantize` of the layer, and of each subclass with its own, calls first.
-    def _check_quantize_args(self: Any, *args: Any, **kwargs: Any) -> None:
+    @functools.wraps(original)
+    def quantize(self: Any, *args: Any, **kwargs: Any) -> None:
+        variable = table_of(self)
+        # Reads the table, and puts variables of other types in its place; or refuses the mode.
         original(self, *args, **kwargs)
-        if table_of(self) is not None:
-            make_dense(self, 'it is quantized')
+        if variable is not None and table_of(self) is None:
+            variable.scope.reasons[variable.table.name] = 'it is quantized'
+            variable.table.given_up('it is quantized')
 
-    return _check_quantize_args
+    return quantize
 
 
 def _saved_table(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -236,7 +261,7 @@ _REPLACED: Tuple[Tuple[str, Callable[[Any], Any]], ...] = (
     ('call', _call),
     ('embeddings', _embeddings),
     ('enable_lora', _enable_lora),
-    ('_check_quantize_args', _quantize),
+    ('quantize', _quantize),
     ('_get_embeddings_with_merged_lora', _saved_table),
     ('save_own_variables', _in_blocks),
     ('load_own_variables', _in_blocks),

@@ -291,6 +291,14 @@ def _check_models(optimizer: Any, variables: Sequence[Any]) -> None:
     scope = optimizer._parallax_scope
     if scope.job.size == 1:
         return
+    overwritten = [one.path for one in variables if one.overwrite_with_gradient]
+    if overwritten:
+        raise PlanError(
+            'Variable %s is set to its gradient, as layers quantized to float8 do with their '
+            'scales, and the mean of the gradients of %d workers is not the gradient of their '
+            'joined batch. Train with one worker, or use a 16-bit policy such as mixed_bfloat16.'
+            % (overwritten[0], scope.job.size)
+        )
     report = [
         (one.path, '%s %s%s' % (list(one.shape), one.dtype, ', sharded' * _is_table(one)))
         for one in variables

@@ -107,17 +107,9 @@ class Table(StoredRows):
         """The rows of some ids: float32 of shape `[n, width]` for integers of shape `[n]`.
 
         Raises:
-            IdOutOfRangeError: there is no such row.
-            PlanError: each worker holds the table by now.
+            IdOutOfRangeError, PlanError: as of `check`.
         """
         self.check(ids)
-        if self._why_dense is not None:
-            raise PlanError(
-                'Rows of table %s are looked up by a function that was traced while it was '
-                'sharded, and now each worker holds it, because %s. Trace the function again, or '
-                'keep the table from being sharded before: ParallaxStrategy(overrides={%r: '
-                "'dense'})." % (self.name, self._why_dense, self.name.split('/')[0])
-            )
         if not self.is_trained:
             return self.start.at(ids)
         with self._graph.as_default():
@@ -125,7 +117,20 @@ class Table(StoredRows):
         return rows
 
     def check(self, ids: np.ndarray) -> None:
-        """Raises `IdOutOfRangeError` if an id has no row."""
+        """Checks that ids can be looked up, or their rows be updated.
+
+        Raises:
+            IdOutOfRangeError: an id has no row.
+            PlanError: each worker holds the table by now.
+        """
+        if self._why_dense is not None:
+            raise PlanError(
+                'Table %s was sharded when a function that uses it was traced, and now each worker '
+                'holds it, because %s. Compile the model again with a new optimizer, trace your '
+                'own functions again, or keep the table from being sharded: '
+                "ParallaxStrategy(overrides={%r: 'dense'})."
+                % (self.name, self._why_dense, self.name.split('/')[0])
+            )
         if not ids.size or (ids.min() >= 0 and ids.max() < self.shape[0]):
             return
         outside = np.unique(ids[(ids < 0) | (ids >= self.shape[0])])

@@ -399,9 +399,25 @@ def refused(strategy):
     def of(act):
         try:
             act()
-        except kp.ParallaxError as error:
+        except (kp.ParallaxError, ValueError) as error:
             return type(error).__name__
         return None
+
+    def quantized_after_a_step(kind):
+        with strategy:
+            layer = kind(cases.USERS, 4)
+            model = keras.Sequential([layer, keras.layers.Flatten(), keras.layers.Dense(1)])
+            model.compile('sgd', 'mse')
+        model.train_on_batch(x[0], y)
+        layer.quantize('int8')
+        model.train_on_batch(x[0], y)
+
+    def of_float8():
+        with strategy:
+            model = cases.two_tables()
+            model.quantize('float8')
+            model.compile('sgd', 'mse')
+        model.train_on_batch(x, y)
 
     def compiled_for_xla(model):
         model.compile('sgd', 'mse', jit_compile=True)
@@ -445,6 +461,11 @@ def refused(strategy):
     found = {
         'xla of a class': of(own_class_for_xla),
         'xla of ids': of(own_ids_for_xla),
+        'quantized': of(lambda: quantized_after_a_step(keras.layers.Embedding)),
+        'quantized reversible': of(
+            lambda: quantized_after_a_step(keras.layers.ReversibleEmbedding)
+        ),
+        'float8': of(of_float8),
         'horovod': of(with_horovod),
         'our callback': of(with_our_callback),
         'Keras 2': of(of_keras_2),

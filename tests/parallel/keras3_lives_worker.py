@@ -127,6 +127,17 @@ class Life:
         self.model.layers[-1].trainable = not self.model.layers[-1].trainable
         self.compile_same()
 
+    def lora_table(self):
+        """Has small factors trained in place of the first table."""
+        table = next(of for of in self.model.layers if isinstance(of, keras.layers.Embedding))
+        table.enable_lora(2)
+        self.compile_new()
+
+    def lora_dense(self):
+        """Has small factors trained in place of the last layer."""
+        self.model.layers[-1].enable_lora(1)
+        self.compile_new()
+
     def rate(self):
         """Sets the learning rate."""
         self.model.optimizer.learning_rate = 0.5 * float(self.model.optimizer.learning_rate)
@@ -196,6 +207,15 @@ class Life:
         """Predicts; the numbers are compared, too."""
         return self.model.predict(self._data[0], verbose=0)
 
+    def quantize(self, mode='int8'):
+        """Quantizes, and predicts; ends a life."""
+        # Weights that differ by rounding alone must not be rounded to different integers.
+        weights = [np.round(weight * 64) / 64 for weight in self.model.get_weights()]
+        self._barrier()
+        self.model.set_weights(weights)
+        self.model.quantize(mode)
+        return self.predict()
+
 
 NAMES = [name for name in vars(Life) if name[0] != '_' and name != 'begin']
 
@@ -204,6 +224,8 @@ def drawn(seed):
     """The model, the optimizer and the acts of a life."""
     chance = random.Random(seed)
     acts = [name for _ in range(ACTS) for name in (chance.choice(NAMES), 'fit')]
+    if 'quantize' in acts:
+        acts = acts[: acts.index('quantize') + 1]
     return chance.choice(sorted(MODELS)), chance.choice(sorted(OPTIMIZERS)), acts
 
 

@@ -121,9 +121,18 @@ def test_xla_is_refused_where_it_would_have_to_compile_a_lookup(found, what):
         assert of_rank['refused'][what] == (None if of_rank['backend'] == 'jax' else 'PlanError')
 
 
+@pytest.mark.parametrize('what', ('quantized', 'quantized reversible'))
+def test_a_step_of_a_table_that_was_quantized_since_is_refused(found, what):
+    for of_rank in found:
+        # With JAX, plain Keras refuses, too.
+        expected = 'ValueError' if of_rank['backend'] == 'jax' else 'PlanError'
+        assert of_rank['refused'][what] == expected
+
+
 @pytest.mark.parametrize(
     'what, error',
     [
+        ('float8', 'PlanError'),
         ('horovod', 'PlanError'),
         ('our callback', 'PlanError'),
         ('Keras 2', 'ScopeError'),
