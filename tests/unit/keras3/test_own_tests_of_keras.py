@@ -27,7 +27,7 @@ TRAINER = 'trainers/trainer_test.py'
         pytest.param('tensorflow', REVERSIBLE, 20, marks=pytest.mark.exhaustive),
         pytest.param('jax', REVERSIBLE, 20, marks=pytest.mark.exhaustive),
         ('tensorflow', TRAINER, 100),
-        ('jax', TRAINER, 100),
+        pytest.param('jax', TRAINER, 100, marks=pytest.mark.exhaustive),
     ],
 )
 def test_own_tests_of_keras_pass_in_a_scope(backend, file, fewest, tmp_path):
