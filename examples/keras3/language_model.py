@@ -30,8 +30,9 @@ class SampledSoftmax(keras.layers.Layer):
     """The cross entropy of each next word, [batch, steps], under a softmax over the vocabulary.
 
     Call it on ``[hidden, next_words]`` of shapes [batch, steps, dim] and [batch, steps]. In
-    training, a few noise words stand for the whole vocabulary (Jean et al., "On Using Very Large
-    Target Vocabulary for Neural Machine Translation", 2015). Otherwise the loss is exact.
+    training, a few noise words stand for all other words (importance sampling: Bengio and Senecal,
+    "Quick Training of Probabilistic Neural Nets by Importance Sampling", 2003). Otherwise the loss
+    is exact.
 
     Args:
         words: Size of the vocabulary. Frequent words must have small ids.
@@ -59,22 +60,21 @@ class SampledSoftmax(keras.layers.Layer):
             logits = ops.matmul(hidden, ops.transpose(self.rows(ops.arange(self.words))))
             return ops.sparse_categorical_crossentropy(next_words, logits, from_logits=True)
 
-        # Word k is drawn with the probability log((k + 2) / (k + 1)) / log(words + 1). Subtracting
-        # its logarithm from a logit corrects for frequent words being drawn often.
+        # Word k is drawn with the probability log((k + 2) / (k + 1)) / log(words + 1).
         uniform = keras.random.uniform((self.sampled,), seed=self.random)
         noise = ops.exp(uniform * np.log(self.words + 1.0)) - 1.0
         noise = ops.clip(ops.cast(noise, 'int32'), 0, self.words - 1)
-        of_true = ops.sum(hidden * self.rows(next_words), axis=-1) - self.log_share(next_words)
-        of_noise = ops.matmul(hidden, ops.transpose(self.rows(noise))) - self.log_share(noise)
-        # A noise word that is the next word is not a wrong one.
-        of_noise = ops.where(ops.expand_dims(next_words, -1) == noise, -1e9, of_noise)
-        logits = ops.concatenate([ops.expand_dims(of_true, -1), of_noise], axis=-1)
-        return ops.logsumexp(logits, axis=-1) - of_true
+        rank = ops.cast(noise, 'float32') + 1.0
+        expected = self.sampled * ops.log1p(1.0 / rank) / np.log(self.words + 1.0)
 
-    def log_share(self, words):
-        """Returns the logarithm of how often a word is expected among the noise words."""
-        rank = ops.cast(words, 'float32') + 1.0
-        return ops.log(self.sampled * ops.log1p(1.0 / rank) / np.log(self.words + 1.0))
+        true_logits = ops.sum(hidden * self.rows(next_words), axis=-1, keepdims=True)
+        # A word that is expected n times among the noise words counts 1 / n each time.
+        noise_logits = ops.matmul(hidden, ops.transpose(self.rows(noise))) - ops.log(expected)
+        # A noise word that is the next word is not a wrong one.
+        is_true = ops.expand_dims(next_words, -1) == noise
+        noise_logits = ops.where(is_true, -1e9, noise_logits)
+        logits = ops.concatenate([true_logits, noise_logits], axis=-1)
+        return ops.logsumexp(logits, axis=-1) - true_logits[..., 0]
 
     def compute_output_shape(self, input_shape):
         return input_shape[1]

@@ -67,7 +67,7 @@ def build_model(rows, dim=16, hidden=(128, 64)):
 @click.option('--epochs', default=1, help='Passes over the lines.')
 @click.option('--batch-size', default=256, help='Lines per batch on each worker.')
 @click.option('--dim', default=16, help='Width of a row.')
-@click.option('--learning-rate', default=0.2, help='Learning rate of Adagrad.')
+@click.option('--learning-rate', default=0.1, help='Learning rate of Adagrad.')
 @click.option('--export', metavar='DIR', help='Folder to make for the model. Default: temporary.')
 @click.option('--seed', default=1, help='Seed of the start values.')
 def main(
@@ -87,7 +87,8 @@ def main(
     with kp.ParallaxStrategy() as strategy:  # kp: shards the tables made here.
         model = build_model(sum(rows), dim)
         model.compile(
-            keras.optimizers.Adagrad(learning_rate),
+            # Adagrad of Keras starts with 0.1, which makes the first steps of a table tiny.
+            keras.optimizers.Adagrad(learning_rate, initial_accumulator_value=1e-4),
             'binary_crossentropy',
             metrics=[keras.metrics.AUC(name='auc')],  # kp: of the lines of all workers.
         )
