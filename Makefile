@@ -39,8 +39,9 @@ define train_on_two
 		$(ENV)/bin/horovodrun -np 2 -H localhost:2 $(ENV)/bin/python $(1) $(DEMO_ARGS)
 endef
 
-# Where Keras 3 is installed, the forms of examples/keras3/ train. Asked for once the environment is there.
-OF_KERAS_3 = $(wildcard $(ENV)/lib/python3.*/site-packages/keras/src)
+# Not empty if the stack has Keras 3: then the forms of examples/keras3/ train.
+OF_KERAS_3 = $(eval OF_KERAS_3 := $(shell grep -ls '^keras==3' requirements/lock-$$(STACK='$(STACK)' \
+	MPI='$(MPI)' scripts/choose_stack.sh 2>/dev/null | sed -n 1p).txt))$(OF_KERAS_3)
 STACK_ARG = $(if $(STACK), STACK=$(STACK))
 
 demo: install ## Train the example on two processes of this machine (DEMO_ARGS=...)
