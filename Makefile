@@ -115,8 +115,7 @@ KERAS_3 := tests/parallel/test_keras3.py tests/parallel/test_keras3_behaviour.py
 # That, and what reads the insides of Keras and TensorFlow.
 CORE := $(EQUALITY) $(LOSSES) $(LIVES) $(KERAS_3) \
 	$(addprefix tests/parallel/test_keras3_,examples.py lives.py memory.py saving.py) tests/cluster/test_keras3_on_hosts.py \
-	$(addprefix tests/unit/,callbacks checkpoint compat engine/step engine/tables engine/updates keras3 layers \
-	test_notebook.py)
+	$(addprefix tests/unit/,callbacks checkpoint compat engine/step engine/tables engine/updates keras3 layers)
 
 test-core: ## Run what tells most of another stack (STACK=tf2.21)
 	@scripts/make_env.sh --cluster --install
