@@ -36,6 +36,7 @@ ON_TENSORFLOW_2 = (
     'tests/parallel/test_increments.py',
     'tests/parallel/test_keras3.py',
     'tests/parallel/test_keras3_behaviour.py',
+    'tests/parallel/test_keras3_examples.py',
     'tests/parallel/test_keras3_memory.py',
     'tests/parallel/test_life_cycles.py',
     'tests/parallel/test_metrics.py',

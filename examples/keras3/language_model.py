@@ -1,9 +1,10 @@
 """A word language model with sampled softmax, trained by several workers with Keras 3.
 
-Run two workers on this machine, with either backend:
+Run two workers on this machine:
 
-    KERAS_BACKEND=tensorflow horovodrun -np 2 -H localhost:2 python examples/keras3/language_model.py
-    KERAS_BACKEND=jax horovodrun -np 2 -H localhost:2 python examples/keras3/language_model.py
+    horovodrun -np 2 -H localhost:2 python examples/keras3/language_model.py
+
+``KERAS_BACKEND=jax horovodrun ...`` runs it on the JAX backend.
 
 This is a plain Keras script except for the lines marked ``# kp:``. Two of its weights are large:
 the table of word vectors and the table of the softmax. Both are sharded, because the model reads
@@ -147,7 +148,7 @@ def main(
 
     # All windows: `kp.data` gives each worker its share.
     trained = corpus.windows(text.train, 0, 1, batch_size * size, steps)
-    judged = corpus.windows(text.held_out, 0, 1, batch_size * size, steps, held_out, 'held-out text')
+    judged = corpus.windows(text.held_out, 0, 1, batch_size * size, steps, held_out)
     words, next_words = trained
     judged = kp.data.shard(judged)  # kp: this worker's share of the held-out text.
 

@@ -1,9 +1,10 @@
 """Whether an advertisement is clicked, by DLRM, trained by several workers with Keras 3.
 
-Run two workers on this machine, with either backend:
+Run two workers on this machine:
 
-    KERAS_BACKEND=tensorflow horovodrun -np 2 -H localhost:2 python examples/keras3/recommender.py
-    KERAS_BACKEND=jax horovodrun -np 2 -H localhost:2 python examples/keras3/recommender.py
+    horovodrun -np 2 -H localhost:2 python examples/keras3/recommender.py
+
+``KERAS_BACKEND=jax horovodrun ...`` runs it on the JAX backend.
 
 This is a plain Keras script except for the lines marked ``# kp:``. One table has a row for each
 value of 26 categories. A batch uses few of its rows, so the table is sharded.

@@ -1,9 +1,10 @@
 """Which film somebody will like next, by two towers, trained by several workers with Keras 3.
 
-Run two workers on this machine, with either backend:
+Run two workers on this machine:
 
-    KERAS_BACKEND=tensorflow horovodrun -np 2 -H localhost:2 python examples/keras3/two_tower.py
-    KERAS_BACKEND=jax horovodrun -np 2 -H localhost:2 python examples/keras3/two_tower.py
+    horovodrun -np 2 -H localhost:2 python examples/keras3/two_tower.py
+
+``KERAS_BACKEND=jax horovodrun ...`` runs it on the JAX backend.
 
 One tower makes a vector of what a person has liked, the other one of a film. Recommended are the
 films whose vectors have the largest product with the person's. Both towers look up the same tables

@@ -15,7 +15,10 @@ if not frameworks.TF2 or frameworks.TF1_15:
 
 TOKENS, WORDS = 60000, 2000
 #: A backend, and the one on which a job goes on.
-BACKENDS = [('tensorflow', 'jax'), pytest.param(('jax', 'tensorflow'), marks=pytest.mark.exhaustive)]
+BACKENDS = [
+    ('tensorflow', 'jax'),
+    pytest.param(('jax', 'tensorflow'), marks=pytest.mark.exhaustive),
+]
 #: Two epochs of the language model, and a third one from its checkpoint.
 PARTS = [2, 3]
 
@@ -77,8 +80,8 @@ def test_both_tables_of_a_language_model_are_sharded(shown_in_parts):
 @both_backends
 def test_a_recommender_learns_what_is_clicked_and_is_exported(backend):
     shown = output(
-        backend, 'recommender.py', '--max-train', 10000, '--max-held-out', 1000, '--max-values', 500,
-        '--epochs', 2, '--batch-size', 64, '--dim', 8,
+        backend, 'recommender.py', '--max-train', 10000, '--max-held-out', 1000,
+        '--max-values', 500, '--epochs', 2, '--batch-size', 64, '--dim', 8,
     )  # fmt: skip
     areas = [float(found) for found in re.findall(r'val_auc: (\d\.\d+)', shown)]
     assert len(areas) == 2 and areas[-1] > 0.55
