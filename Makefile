@@ -39,13 +39,30 @@ define train_on_two
 		$(ENV)/bin/horovodrun -np 2 -H localhost:2 $(ENV)/bin/python $(1) $(DEMO_ARGS)
 endef
 
+# Not empty if the stack has Keras 3: then the forms of examples/keras3/ train.
+OF_KERAS_3 = $(eval OF_KERAS_3 := $(shell grep -ls '^keras==3' requirements/lock-$$(STACK='$(STACK)' \
+	MPI='$(MPI)' scripts/choose_stack.sh 2>/dev/null | sed -n 1p).txt))$(OF_KERAS_3)
+STACK_ARG = $(if $(STACK), STACK=$(STACK))
+
 demo: install ## Train the example on two processes of this machine (DEMO_ARGS=...)
-	$(call train_on_two,examples/lm1b.py)
+	$(call train_on_two,$(if $(OF_KERAS_3),examples/keras3/language_model.py,examples/lm1b.py))
 	@echo
+	$(if $(OF_KERAS_3),$(TRY_NEXT_KERAS_3),$(TRY_NEXT))
+
+define TRY_NEXT
 	@echo 'To try next: text of your own, in .txt files; all of it by Horovod; the cost on 8 hosts.'
-	@echo '  make demo$(if $(STACK), STACK=$(STACK)) DEMO_ARGS="--data DIR"'
-	@echo '  make demo$(if $(STACK), STACK=$(STACK)) DEMO_ARGS="--architecture allreduce"'
+	@echo '  make demo$(STACK_ARG) DEMO_ARGS="--data DIR"'
+	@echo '  make demo$(STACK_ARG) DEMO_ARGS="--architecture allreduce"'
 	@echo '  cd examples && ../$(ENV)/bin/keras-parallax plan lm1b:build_model --hosts 8 --density .02'
+endef
+
+define TRY_NEXT_KERAS_3
+	@echo 'To try next: text of your own, in .txt files; the JAX backend; a job that goes on.'
+	@echo '  make demo$(STACK_ARG) DEMO_ARGS="--data DIR"'
+	@echo '  KERAS_BACKEND=jax make demo$(STACK_ARG)'
+	@echo '  make demo$(STACK_ARG) DEMO_ARGS="--checkpoint DIR --epochs 1"'
+	@echo '  make demo$(STACK_ARG) DEMO_ARGS="--checkpoint DIR --epochs 2"'
+endef
 
 demo-mnist: install ## The same with Horovod's first example, which reads digits (DEMO_ARGS=...)
 	$(call train_on_two,examples/mnist.py)
@@ -60,10 +77,10 @@ demo-resnet50: install ## The same with ResNet-50 or Inception-v3 (DEMO_ARGS='--
 	$(call train_on_two,examples/resnet50.py)
 
 demo-criteo: install ## The same with clicks on ads, by DeepFM or DLRM (DEMO_ARGS='--model dlrm')
-	$(call train_on_two,examples/criteo.py)
+	$(call train_on_two,$(if $(OF_KERAS_3),examples/keras3/recommender.py,examples/criteo.py))
 
 demo-two-tower: install ## The same with films that people like next, by two towers (DEMO_ARGS=...)
-	$(call train_on_two,examples/two_tower.py)
+	$(call train_on_two,$(if $(OF_KERAS_3),examples/keras3/two_tower.py,examples/two_tower.py))
 
 # Side by side, because ranks wait for each other; tests/conftest.py says which share a process.
 SIDE_BY_SIDE = $(PYTEST) --numprocesses 3 --dist loadgroup
@@ -97,7 +114,7 @@ KERAS_3 := tests/parallel/test_keras3.py tests/parallel/test_keras3_behaviour.py
 
 # That, and what reads the insides of Keras and TensorFlow.
 CORE := $(EQUALITY) $(LOSSES) $(LIVES) $(KERAS_3) \
-	$(addprefix tests/parallel/test_keras3_,lives.py memory.py saving.py) tests/cluster/test_keras3_on_hosts.py \
+	$(addprefix tests/parallel/test_keras3_,examples.py lives.py memory.py saving.py) tests/cluster/test_keras3_on_hosts.py \
 	$(addprefix tests/unit/,callbacks checkpoint compat engine/step engine/tables engine/updates keras3 layers)
 
 test-core: ## Run what tells most of another stack (STACK=tf2.21)

@@ -239,6 +239,18 @@ def raw_assert(condition: Tensor, data: Sequence[Any], summarize: int) -> Operat
 LINK = 'Print'
 
 
+def colocated_with(tensor: Any, ignore_existing: bool = False) -> Any:
+    """While open, operations that are made are placed where a tensor or an operation is.
+
+    `tf.colocate_with` does the same, but newer TensorFlow warns that it is deprecated.
+
+    Args:
+        tensor: the tensor or operation; `None` for no place.
+        ignore_existing: whether places that were given before do not count.
+    """
+    return tf.get_default_graph().colocate_with(tensor, ignore_existing)
+
+
 def without_elements(dtype: Any, name: str, by_handle: bool) -> Tuple[Tensor, Operation]:
     """A variable without elements, of which no static shape is known.
 

@@ -12,6 +12,8 @@ OTHERS = {
     'engine/updates/optimizers/test_formulas.py',  # every module there with a formula
     'engine/updates/optimizers/test_tensorflow.py',  # every module there with one of TensorFlow
     'keras3/test_own_tests_of_keras.py',  # every module there
+    'keras3/test_example_layers.py',  # examples/keras3/
+    'keras3/test_keras3_notebook.py',  # examples/keras3/
     'test_api_pages.py',  # docs/api
     'test_from_parallax.py',  # docs/from-parallax.md
     'test_choose_stack.py',  # scripts/choose_stack.sh

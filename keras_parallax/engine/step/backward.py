@@ -3,7 +3,7 @@
 import functools
 from typing import AbstractSet, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
-from keras_parallax.compat import function_calls
+from keras_parallax.compat import function_calls, tensorflow_api
 from keras_parallax.compat.loss_scaling import LossScale
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.engine.tables import loss_analysis, sharding
@@ -113,5 +113,5 @@ def _of_each_row(gradient: Gradient, output: Tensor) -> Tensor:
     """
     if not isinstance(gradient, tf.IndexedSlices):
         return gradient
-    with tf.colocate_with(gradient.values):
+    with tensorflow_api.colocated_with(gradient.values):
         return tf.unsorted_segment_sum(gradient.values, gradient.indices, tf.shape(output)[0])

@@ -93,5 +93,5 @@ def copy_of(gradient: Gradient) -> Gradient:
     if isinstance(gradient, tf.IndexedSlices):
         values = copy_of(gradient.values)
         return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
-    with tf.colocate_with(gradient):
+    with tensorflow_api.colocated_with(gradient):
         return tf.identity(gradient)

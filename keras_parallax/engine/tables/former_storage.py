@@ -226,7 +226,7 @@ class FormerStorage:
         storage = operation.inputs[0]
         by_handle = storage.dtype == tf.resource
         if by_handle not in self._nowhere:
-            with tf.colocate_with(storage.op):
+            with tensorflow_api.colocated_with(storage.op):
                 name = 'parallax/%s/nothing' % self._table.name
                 self._nowhere[by_handle] = tensorflow_api.without_elements(
                     self._table.dtype, name, by_handle

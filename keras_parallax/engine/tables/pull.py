@@ -162,7 +162,8 @@ def pull_new_lookup(table: Table, ids: Tensor, rank: int) -> Tensor:
     if not table.by_row:
         return tf.gather(table.variable.value(), ids)
     # `embedding_lookup` of TF 1.11 places what it builds beside the whole of the table.
-    with tf.colocate_with(None, ignore_existing=True), tf.device(devices.shard_device(rank)):
+    nowhere = tensorflow_api.colocated_with(None, ignore_existing=True)
+    with nowhere, tf.device(devices.shard_device(rank)):
         table.pulls.append(pull(table, [tf.convert_to_tensor(ids)], link=True))
     return table.pulls[-1].outputs[0]
 
