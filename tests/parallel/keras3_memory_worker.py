@@ -3,7 +3,8 @@
 Usage: keras3_memory_worker.py BACKEND FOLDER MEBIBYTES [LIMIT]. With LIMIT, each worker may take
 so many mebibytes more than before, and writes FOLDER/RANK.json. Rank 0 saves the model's weights
 to FOLDER/start.weights.h5 and, after training, FOLDER/end.weights.h5, and the model to
-FOLDER/model.keras. Without, the weights after training go to FOLDER/plain.weights.h5.
+FOLDER/model.keras; each worker saves its part to FOLDER/parts. Without LIMIT, the weights after
+training go to FOLDER/plain.weights.h5.
 """
 
 import json
@@ -62,7 +63,9 @@ def main():
     start = os.path.join(FOLDER, 'start.weights.h5')
     model.save_weights(start)
     some = np.array([[0, rows // 2], [rows - 1, 5]])
-    model.fit(*batches(rows, strategy.rank, 2), BATCH, shuffle=False, verbose=0)
+    parts = os.path.join(FOLDER, 'parts')
+    saver = kp.callbacks.ModelCheckpoint(parts, sharded=True)
+    model.fit(*batches(rows, strategy.rank, 2), BATCH, shuffle=False, verbose=0, callbacks=[saver])
     model.save_weights(os.path.join(FOLDER, 'end.weights.h5'))
     model.save(os.path.join(FOLDER, 'model.keras'))
     trained = model.predict(some, verbose=0)
@@ -74,6 +77,8 @@ def main():
         table = file['layers/embedding/vars/0']
         saved = np.array([[table[number] for number in numbers] for numbers in some])
     found['loaded'] = float(np.abs(model.layers[1](some) - saved).max())
+    strategy.resume(model, parts)
+    found['resumed'] = float(np.abs(model.predict(some, verbose=0) - trained).max())
     try:
         np.ones(rows * WIDTH, np.float32)
         found['limited'] = False
