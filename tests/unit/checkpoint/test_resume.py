@@ -4,11 +4,13 @@ import os
 import shutil
 
 import former_files
+import h5py
 import numpy as np
 import pytest
 from frameworks import tf
 
 import keras_parallax as kp
+from keras_parallax.checkpoint import manifest
 
 
 @pytest.mark.parametrize('kind', former_files.KINDS)
@@ -34,6 +36,16 @@ def test_the_callback_removes_what_it_wrote_in_a_former_version(form, tmpdir):
     )  # fmt: skip
     assert not os.path.exists(pattern.format(epoch=epoch))
     assert kp.latest_checkpoint(pattern) == pattern.format(epoch=epoch + 1)
+
+
+def test_a_folder_of_a_model_of_keras_3_is_refused(tmp_path):
+    part = tmp_path / ('0' * 16 + '-model.weights.h5')
+    h5py.File(str(part), 'w').close()
+    parts = (manifest.describe_part(str(part)),)
+    manifest.write_manifest(str(tmp_path), manifest.Manifest('0' * 16, parts, {}, part.name))
+    strategy, model = former_files.build('keras')
+    with pytest.raises(kp.CheckpointError, match='Keras 3'):
+        strategy.resume(model, str(tmp_path))
 
 
 @pytest.mark.parametrize('kind', ['keras', 'tf.keras'])

@@ -1,9 +1,11 @@
 """Checkpoints of Keras 3 models in several parts: which are written, kept, and refused."""
 
 import json
+import os
 import subprocess
 import sys
 
+import former_files
 import frameworks
 import pytest
 
@@ -86,6 +88,7 @@ with open(rows, 'r+b') as file:
     file.seek(-8, 2)
     file.write(b'damaged!')
 found['damaged'] = error_of(lambda: strategy.resume(again, path))
+found['of Keras 2'] = error_of(lambda: strategy.resume(again, sys.argv[2]))
 found['the name of a file'] = error_of(
     lambda: model.fit(
         ids, y, verbose=0,
@@ -99,7 +102,8 @@ print(json.dumps(found))
 @pytest.fixture(scope='module')
 def found(tmp_path_factory):
     """What a job of one worker has found."""
-    command = [sys.executable, '-c', CODE, str(tmp_path_factory.mktemp('parts'))]
+    of_keras_2 = os.path.join(former_files.FOLDER, 'keras', 'parts-02')
+    command = [sys.executable, '-c', CODE, str(tmp_path_factory.mktemp('parts')), of_keras_2]
     output = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout
     return json.loads(output.splitlines()[-1])
 
@@ -117,6 +121,10 @@ def test_a_part_alone_is_refused(found):
 
 def test_damaged_rows_are_refused(found):
     assert found['damaged'] == 'CheckpointError'
+
+
+def test_a_folder_of_a_model_of_keras_2_is_refused(found):
+    assert found['of Keras 2'] == 'CheckpointError'
 
 
 def test_a_folder_that_is_named_like_a_file_is_refused(found):
