@@ -43,5 +43,8 @@ def test_a_life_of_a_model_is_that_of_plain_keras_3_or_is_refused(backend, seeds
         lives = [of_rank[seed] for of_rank in found]
         assert max(max(life['differences']) for life in lives) < BOUND, lives
         assert lives[0].get('refused') == lives[1].get('refused')
-    lived = [life for life in found[0].values() if 'refused' not in life]
-    assert 2 * len(lived) > len(found[0]), 'most are trained to their end'
+    of_keras = 'plain Keras'
+    ours = [
+        life for life in found[0].values() if not life.get('refused', of_keras).startswith(of_keras)
+    ]
+    assert 2 * len(ours) < len(found[0]), 'most are trained to their end, or to where Keras refuses'
