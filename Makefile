@@ -112,9 +112,9 @@ LIVES := tests/parallel/test_life_cycles.py tests/parallel/test_random_models.py
 
 KERAS_3 := tests/parallel/test_keras3.py tests/parallel/test_keras3_behaviour.py
 
-# That, and what reads the insides of Keras and TensorFlow.
-CORE := $(EQUALITY) $(LOSSES) $(LIVES) $(KERAS_3) \
-	$(addprefix tests/parallel/test_keras3_,examples.py lives.py memory.py saving.py) tests/cluster/test_keras3_on_hosts.py \
+# That, and what reads the insides of Keras and TensorFlow; the longest first, as above.
+CORE := $(addprefix tests/parallel/test_keras3_,lives.py memory.py saving.py examples.py) $(KERAS_3) \
+	tests/cluster/test_keras3_on_hosts.py $(EQUALITY) $(LOSSES) $(LIVES) \
 	$(addprefix tests/unit/,callbacks checkpoint compat engine/step engine/tables engine/updates keras3 layers)
 
 test-core: ## Run what tells most of another stack (STACK=tf2.21)
