@@ -68,7 +68,7 @@ def build_model(rows, dim=16, hidden=(128, 64)):
 @click.option('--epochs', default=1, help='Passes over the lines.')
 @click.option('--batch-size', default=256, help='Lines per batch on each worker.')
 @click.option('--dim', default=16, help='Width of a row.')
-@click.option('--learning-rate', default=0.1, help='Learning rate of Adagrad.')
+@click.option('--learning-rate', default=0.02, help='Learning rate of Adagrad.')
 @click.option('--export', metavar='DIR', help='Folder to make for the model. Default: temporary.')
 @click.option('--seed', default=1, help='Seed of the start values.')
 def main(

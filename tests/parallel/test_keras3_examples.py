@@ -89,7 +89,9 @@ def test_a_recommender_learns_what_is_clicked_and_is_exported(backend):
     assert len(re.findall(r'\d% likely, and (?:not )?clicked', shown)) == 3
 
 
-@both_backends
+# A minute of two processors, of which the layers take most; `test-core` has the other examples.
+@pytest.mark.exhaustive
+@pytest.mark.parametrize('backend', ['tensorflow', 'jax'])
 def test_two_towers_find_more_of_what_people_like_than_the_most_popular_films_are(
     backend, tmp_path
 ):
