@@ -8,7 +8,6 @@ from typing import Any, Dict, Mapping
 import h5py
 
 from keras_parallax.checkpoint.manifest import is_sharded, read_manifest
-from keras_parallax.errors import CheckpointError
 
 #: The ending of the path of a file without a configuration of the model.
 WEIGHTS = '.weights.h5'
@@ -50,6 +49,6 @@ def read_state(path: str) -> Dict[str, Any]:
         else:
             with h5py.File(path, 'r') as file:
                 found = json.loads(file.attrs.get(_ATTRIBUTE, '{}'))
-    except (CheckpointError, OSError, zipfile.BadZipFile):
-        return {}  # It is cut short, as a copy may be, or no file of Keras.
+    except (OSError, zipfile.BadZipFile):
+        return {}  # It is cut short, as a copy may be, or no checkpoint of Keras 3.
     return found

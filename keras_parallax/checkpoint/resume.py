@@ -69,8 +69,8 @@ def opened(path: str, checked: bool = True) -> Iterator[Opened]:
         manifest = read_manifest(path, checked)
         if manifest.model.endswith(keras3_state.WEIGHTS):
             raise CheckpointError(
-                '%s was saved by a model of Keras 3, and this model is of Keras 2, which does not '
-                'load it. Resume it with that model.' % path
+                '%s was saved from a model of Keras 3, but this model is of Keras 2. Give '
+                'strategy.resume a model of Keras 3.' % path
             )
         # Those of the newest save: what is older has rows alone that still count.
         newest = {

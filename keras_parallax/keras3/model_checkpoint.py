@@ -50,17 +50,15 @@ class Keras3Checkpoint(keras.callbacks.ModelCheckpoint):
     def __init__(self, asked: model_checkpoint.ModelCheckpoint) -> None:
         path = os.fspath(asked.filepath)
         is_file = path.endswith((WEIGHTS, '.keras'))
-        if is_file == asked.sharded:
+        if is_file and asked.sharded:
             raise PlanError(
-                'With Keras 3, the path of kp.callbacks.ModelCheckpoint %s with .keras or %s, '
-                'but %r was given.'
-                % (
-                    'is that of a folder with sharded=True or incremental=True, and does not end'
-                    if is_file
-                    else 'ends',
-                    WEIGHTS,
-                    path,
-                )
+                'With sharded=True or incremental=True, kp.callbacks.ModelCheckpoint writes a '
+                'folder, but %r names a file; leave out the ending.' % path
+            )
+        if not is_file and not asked.sharded:
+            raise PlanError(
+                'With Keras 3, the path of kp.callbacks.ModelCheckpoint ends with .keras or %s, '
+                'but %r was given.' % (WEIGHTS, path)
             )
         # Keras would have a folder end like a file.
         super().__init__(

@@ -57,7 +57,11 @@ def save(
     increments: Optional[Increments] = None
     if limits is not None:
         increments = increments_of(scope_of_graph(GRAPH), key, limits)
-    write_parts(_Source(model, scope, state), path, increments)
+    left = _left_out_of(model)
+    for one in left:
+        # Before any worker reads rows: a step that JAX has begun writes to those of others.
+        keras3_api.backend_module().wait_for(one.variable)
+    write_parts(_Source(model, scope, state, left), path, increments)
 
 
 class _Source:
@@ -65,12 +69,10 @@ class _Source:
 
     ending = WEIGHTS
 
-    def __init__(self, model: Any, scope: Keras3Scope, state: Mapping[str, Any]) -> None:
-        self.job, self._model, self._state = scope.job, model, state
-        self._left = _left_out_of(model)
-        for left in self._left:
-            # Before any worker reads rows: a step that JAX has begun writes to those of others.
-            keras3_api.backend_module().wait_for(left.variable)
+    def __init__(
+        self, model: Any, scope: Keras3Scope, state: Mapping[str, Any], left: List[_Left]
+    ) -> None:
+        self.job, self._model, self._state, self._left = scope.job, model, state, left
 
     def write_model(self, path: Optional[str]) -> SharedRows:
         """As `PartSource.write_model`."""
@@ -119,8 +121,9 @@ def opened(path: str, share: Tuple[int, int]) -> Iterator[str]:
     manifest = read_manifest(path, checked=False)
     if not manifest.model.endswith(WEIGHTS):
         raise CheckpointError(
-            '%s was saved by a model of Keras 2. Resume it with that model, call '
-            "model.save_weights('weights.h5'), and load this file with the model of Keras 3." % path
+            '%s was saved from a model of Keras 2, but this model is of Keras 3. Resume it with the '
+            "Keras 2 model, call save_weights('weights.h5') of that, and load_weights of this file "
+            'with the Keras 3 model.' % path
         )
     with contextlib.ExitStack() as stack:
         files = stack.enter_context(PartFiles(path, keras_file_read.opened))

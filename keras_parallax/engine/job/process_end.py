@@ -24,8 +24,9 @@ GRACE_SECONDS = 15
 #: The same when a worker was lost: with the time until that is found out, 30 seconds.
 _GRACE_AFTER_LOSS_SECONDS = 8
 
-#: How long a worker stays that leaves it to another one to tell the user. The launcher ends all
-#: workers with the first that ends, and the other may still have to leave its step.
+#: How long a worker stays that leaves it to another one to tell the user. The launcher (Horovod
+#: 0.19.5 to 0.28.1) ends all workers with the first that ends, and the other may still have to leave
+#: its step (`tests/parallel/test_keras3_behaviour.py`, the test of a rank that does not come).
 _STAY_SECONDS = 3
 
 

@@ -19,6 +19,7 @@ import glob
 import json
 import os
 import sys
+import h5py
 import numpy as np
 import keras
 import keras_parallax as kp
@@ -88,6 +89,23 @@ with open(rows, 'r+b') as file:
     file.seek(-8, 2)
     file.write(b'damaged!')
 found['damaged'] = error_of(lambda: strategy.resume(again, path))
+with strategy:
+    of_keras_2 = keras.Sequential([
+        keras.Input((2,), dtype='int32'),
+        keras.layers.Embedding(11, 3, name='table'),
+        keras.layers.Flatten(),
+        keras.layers.Dense(1, name='out'),
+    ])
+    of_keras_2.compile('adagrad', 'mse')
+of_keras_2.fit(ids[:, [0, 0]], y, verbose=0)
+weights = os.path.join(os.path.dirname(sys.argv[2]), 'weights.h5')
+of_keras_2.load_weights(weights)
+with h5py.File(weights, 'r') as file:
+    names = 'table/table/embeddings:0', 'out/out/kernel:0', 'out/out/bias:0'
+    found['weights of Keras 2'] = [
+        bool(np.array_equal(of_model, file[name][()]))
+        for of_model, name in zip(of_keras_2.get_weights(), names)
+    ]
 found['of Keras 2'] = error_of(lambda: strategy.resume(again, sys.argv[2]))
 found['the name of a file'] = error_of(
     lambda: model.fit(
@@ -123,8 +141,9 @@ def test_damaged_rows_are_refused(found):
     assert found['damaged'] == 'CheckpointError'
 
 
-def test_a_folder_of_a_model_of_keras_2_is_refused(found):
+def test_a_folder_of_a_model_of_keras_2_is_refused_and_its_weights_can_be_loaded(found):
     assert found['of Keras 2'] == 'CheckpointError'
+    assert found['weights of Keras 2'] == [True] * 3
 
 
 def test_a_folder_that_is_named_like_a_file_is_refused(found):
