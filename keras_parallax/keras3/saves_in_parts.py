@@ -121,9 +121,9 @@ def opened(path: str, share: Tuple[int, int]) -> Iterator[str]:
     manifest = read_manifest(path, checked=False)
     if not manifest.model.endswith(WEIGHTS):
         raise CheckpointError(
-            '%s was saved from a model of Keras 2, but this model is of Keras 3. Resume the Keras 2 '
-            "model from it, call that model's save_weights('weights.h5'), and load this file with "
-            'load_weights of the Keras 3 model.' % path
+            '%s was saved from a model of Keras 2, but this model is of Keras 3. Resume the '
+            'Keras 2 model from it, save the weights of that model by '
+            "save_weights('weights.h5'), and load this file by load_weights." % path
         )
     with contextlib.ExitStack() as stack:
         files = stack.enter_context(PartFiles(path, keras_file_read.opened))

@@ -26,7 +26,7 @@ _GRACE_AFTER_LOSS_SECONDS = 8
 
 #: How long a worker stays that leaves it to another one to tell the user. The launcher (Horovod
 #: 0.19.5 and 0.28.1) ends all workers with the first that ends, and the other may still have to
-#: leave its step (`tests/parallel/test_keras3_behaviour.py`, the test of a rank that does not come).
+#: leave its step (`tests/parallel/test_keras3_behaviour.py`, that of a rank that does not come).
 _STAY_SECONDS = 3
 
 
