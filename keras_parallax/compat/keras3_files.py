@@ -1,7 +1,7 @@
 """The files of Keras 3, in which tables are written and read block by block."""
 
 import contextlib
-from typing import Any, Callable, Dict, Iterable, Iterator, Mapping, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, Mapping, NamedTuple, Tuple, Union
 
 import h5py
 import numpy as np
@@ -17,7 +17,17 @@ _ELSEWHERE = 'keras_parallax_rows'
 #: While a checkpoint of several parts is written, from ids of variables to the names of their rows.
 _left_out: Dict[int, str] = {}
 #: While one is read, from these names to the rows.
-_given: Dict[str, RowsInParts] = {}
+_given: Dict[str, Union[RowsInParts, 'Shared']] = {}
+
+
+class Shared(NamedTuple):
+    """A tensor that a layer may take as it is; nothing else has rows that it stands for.
+
+    Attributes:
+        tensor: of Keras's backend.
+    """
+
+    tensor: Any
 
 
 class StoreOfBlocks:
@@ -55,6 +65,8 @@ class StoreOfBlocks:
         if type(self._store) is saving_lib.H5IOStore:
             # As the store does it, which then reads it whole.
             found = saving_lib.safe_get_h5_dataset(self._store._h5_entry_group, key)
+            if isinstance(found, Shared):
+                return found.tensor
             if isinstance(found, RowsInParts):
                 return found
             if isinstance(found, h5py.Dataset) and found.dtype == np.float32:
@@ -112,7 +124,7 @@ def rows_left_out(names: Iterable[Tuple[EngineVariable, str]]) -> Iterator[None]
 
 
 @contextlib.contextmanager
-def rows_given(rows: Mapping[str, RowsInParts]) -> Iterator[None]:
+def rows_given(rows: Mapping[str, Union[RowsInParts, Shared]]) -> Iterator[None]:
     """While open, rows are found that were left out, by what they are called."""
     _given.update(rows)
     try:

@@ -89,6 +89,11 @@ def shape_of_table(shape: Tuple[int, int]) -> Tuple[int, ...]:
     return _TableShape(shape)
 
 
+def sharing(array: np.ndarray) -> jax.Array:
+    """As of the TensorFlow backend."""
+    return jax.dlpack.from_dlpack(array)
+
+
 def outside_steps() -> Any:
     """A context manager in which everything is computed at once, also while JAX traces a step."""
     return jax.ensure_compile_time_eval()

@@ -36,6 +36,11 @@ def shape_of_table(shape: Tuple[int, int]) -> tf.TensorShape:
     return tf.TensorShape(shape)
 
 
+def sharing(array: np.ndarray) -> tf.Tensor:
+    """A tensor that has the memory of an array."""
+    return tf.experimental.dlpack.from_dlpack(array.__dlpack__())
+
+
 @contextlib.contextmanager
 def outside_steps() -> Iterator[None]:
     """While open, everything is computed at once, also while tracing, or in the engine's graph."""

@@ -78,6 +78,24 @@ class _Given(threading.local):
 #: What gives rows to layers.
 given = _Given()
 
+#: While layers of plain Keras are made for a copy of a model, what their tables start as.
+_plain_start: Optional[Callable[..., Any]] = None
+
+
+@contextlib.contextmanager
+def plain_starts(start: Callable[..., Any]) -> Iterator[None]:
+    """While open, tables of layers that no scope has start as a function of the shape makes them.
+
+    Args:
+        start: an initializer of Keras. What is loaded into a table may share its memory, too.
+    """
+    global _plain_start
+    _plain_start = start
+    try:
+        yield
+    finally:
+        _plain_start = None
+
 
 def calls_ours(layer: Any) -> bool:
     """Whether a call of a layer looks its inputs up, and does nothing before or after."""
@@ -164,11 +182,24 @@ def _init(original: Callable[..., None]) -> Callable[..., None]:
     return __init__
 
 
+@contextlib.contextmanager
+def _as_told(layer: Any) -> Iterator[None]:
+    """While open, a layer that is built takes the start values of `plain_starts`, if there are."""
+    former = layer.embeddings_initializer
+    if _plain_start is not None and layer.variable_dtype == 'float32':
+        layer.embeddings_initializer = _plain_start
+    try:
+        yield
+    finally:
+        layer.embeddings_initializer = former
+
+
 def _build(original: Callable[..., None]) -> Callable[..., None]:
     def build(self: Any, input_shape: Any = None) -> None:
         scope = open_scope() or _scopes.get(self)
         if scope is None or self.built:
-            return original(self, input_shape)
+            with _as_told(self):
+                return original(self, input_shape)
         name, reason = '%s/embeddings' % self.name, _why_dense(self, scope)
         if reason is not None:
             scope.reasons[name] = reason
@@ -250,7 +281,8 @@ def _saved_table(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _in_blocks(original: Callable[..., None]) -> Callable[..., None]:
     def save_or_load_own_variables(self: Any, store: Any) -> None:
-        original(self, store if table_of(self) is None else StoreOfBlocks(store))
+        is_plain = table_of(self) is None and _plain_start is None
+        original(self, store if is_plain else StoreOfBlocks(store))
 
     return save_or_load_own_variables
 

@@ -1,12 +1,16 @@
 """Models of Keras 3 for serving: exported by rank 0, from a plain model with the same weights."""
 
+import contextlib
 import functools
 import os
 import tempfile
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, Iterator, Tuple
 
-from keras_parallax.compat import keras3_api
+import numpy as np
+
+from keras_parallax.compat import keras3_api, keras3_files
 from keras_parallax.compat.keras3_api import keras
+from keras_parallax.compat.keras3_variable import EngineVariable, TableVariable
 from keras_parallax.errors import PlanError
 from keras_parallax.keras3 import embedding_layer
 from keras_parallax.keras3.scope import outside
@@ -26,7 +30,8 @@ def install(rank_of: Callable[[Any], int]) -> None:
                 return None
             if not embedding_layer.tables_in(self):
                 return original(self, *args, **kwargs)
-            return plain_copy(self).export(*args, **kwargs)
+            with plain_copy(self) as copy:
+                return copy.export(*args, **kwargs)
 
         return export
 
@@ -34,15 +39,50 @@ def install(rank_of: Callable[[Any], int]) -> None:
     keras3_api.replace_method('ExportArchive.track', keras3_api.class_of_archives(), _checked)
 
 
-def plain_copy(model: Any) -> Any:
-    """A model of plain Keras with the weights of a model that has sharded tables.
+@contextlib.contextmanager
+def plain_copy(model: Any) -> Iterator[Any]:
+    """While open, a model of plain Keras with the weights of a model that has sharded tables.
 
-    It holds the tables whole. They are written to a file and read from it block by block.
+    Its tables lie in temporary files of their size, which the operating system reads as they are
+    used: they need no memory. Nothing may train it.
     """
-    with tempfile.TemporaryDirectory() as folder, outside():
+    owners = [model, getattr(model, 'optimizer', None)]
+    variables = [variable for owner in owners if owner for variable in owner.variables]
+    of_engine = [
+        (variable, str(number))
+        for number, variable in enumerate(variables)
+        if isinstance(variable, EngineVariable)
+    ]
+    with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, 'model.keras')
-        model.save(path)
-        return keras.saving.load_model(path, custom_objects=_own_classes(model), compile=False)
+        with keras3_files.rows_left_out(of_engine):
+            model.save(path)
+        tables = {}
+        for variable, name in of_engine:
+            if isinstance(variable, TableVariable):
+                mapped = _mapped(os.path.join(folder, name), variable.whole.shape)
+                variable.copy_to(mapped)
+                tables[name] = keras3_files.Shared(_tensor_of(mapped))
+
+        def zeros(shape: Tuple[int, ...], dtype: Any = None) -> Any:
+            """What a table holds until its rows are loaded: a file of zeros, which has no pages."""
+            file, name = tempfile.mkstemp(dir=folder)
+            os.close(file)
+            return _tensor_of(_mapped(name, shape))
+
+        with outside(), keras3_files.rows_given(tables), embedding_layer.plain_starts(zeros):
+            copy = keras.saving.load_model(path, custom_objects=_own_classes(model), compile=False)
+        yield copy
+
+
+def _mapped(path: str, shape: Tuple[int, ...]) -> np.ndarray:
+    """An array of zeros that lies in a file."""
+    return np.memmap(path, np.float32, 'w+', shape=shape)
+
+
+def _tensor_of(array: np.ndarray) -> Any:
+    """A tensor of Keras's backend that shares the memory of an array."""
+    return keras3_api.backend_module().sharing(np.asarray(array))
 
 
 def _own_classes(model: Any) -> Dict[str, type]:

@@ -24,8 +24,8 @@ from keras_parallax.keras3.sharded_tables import scope_of_graph
 from keras_parallax.keras3.stored_rows import engine_backend
 
 
-class _Left(NamedTuple):
-    """A variable whose rows Keras's file has not.
+class _LeftOut(NamedTuple):
+    """A variable whose rows are not in Keras's file.
 
     Attributes:
         variable: the variable.
@@ -70,7 +70,7 @@ class _Source:
     ending = WEIGHTS
 
     def __init__(
-        self, model: Any, scope: Keras3Scope, state: Mapping[str, Any], left: List[_Left]
+        self, model: Any, scope: Keras3Scope, state: Mapping[str, Any], left: List[_LeftOut]
     ) -> None:
         self.job, self._model, self._state, self._left = scope.job, model, state, left
 
@@ -96,14 +96,14 @@ class _Source:
         """Each worker of Keras 3 has nothing for itself that is saved."""
 
 
-def _left_out_of(model: Any) -> List[_Left]:
+def _left_out_of(model: Any) -> List[_LeftOut]:
     """The tables of a model, and their slots, that the engine has: the same on every worker."""
     found = []
     for number, variable in enumerate([*model.variables, *model.optimizer.variables]):
         if isinstance(variable, EngineVariable):
             rows = variable.whole.rows
             if rows is not None:
-                found.append(_Left(variable, '%d/%s' % (number, variable.path), rows))
+                found.append(_LeftOut(variable, '%d/%s' % (number, variable.path), rows))
     return found
 
 

@@ -3,8 +3,9 @@
 Usage: keras3_memory_worker.py BACKEND FOLDER MEBIBYTES [LIMIT]. With LIMIT, each worker may take
 so many mebibytes more than before, and writes FOLDER/RANK.json. Rank 0 saves the model's weights
 to FOLDER/start.weights.h5 and, after training, FOLDER/end.weights.h5, and the model to
-FOLDER/model.keras; each worker saves its part to FOLDER/parts. Without LIMIT, the weights after
-training go to FOLDER/plain.weights.h5.
+FOLDER/model.keras, and exports it to FOLDER/exported; each worker saves its part to FOLDER/parts.
+Without LIMIT, the weights after training go to FOLDER/plain.weights.h5, and by how much the
+predictions of the exported model differ to FOLDER/plain.json.
 """
 
 import json
@@ -45,12 +46,24 @@ def batches(rows, rank, ranks):
     return ids, np.ones([len(ids), 1])
 
 
+def some_ids(rows):
+    """Some that no batch has, and the first and the last."""
+    return np.array([[0, rows // 2], [rows - 1, 5]], np.int32)
+
+
 def main():
     rows = int(MEBIBYTES) * MEBIBYTE // (4 * WIDTH)
     if not LIMIT:
         model = built(rows, keras.optimizers.SGD(1.0))
         model.fit(*batches(rows, 0, 1), 2 * BATCH, shuffle=False, verbose=0)
         model.save_weights(os.path.join(FOLDER, 'plain.weights.h5'))
+        import tensorflow as tf
+
+        some = some_ids(rows)
+        loaded = tf.saved_model.load(os.path.join(FOLDER, 'exported'))
+        served = loaded.serve(some)
+        with open(os.path.join(FOLDER, 'plain.json'), 'w') as file:
+            json.dump(float(np.abs(served - model.predict(some, verbose=0)).max()), file)
         return
     with kp.ParallaxStrategy() as strategy:
         # Takes what has nothing to do with the size of a table.
@@ -62,12 +75,13 @@ def main():
         model = built(rows, keras.optimizers.SGD(1.0))
     start = os.path.join(FOLDER, 'start.weights.h5')
     model.save_weights(start)
-    some = np.array([[0, rows // 2], [rows - 1, 5]])
+    some = some_ids(rows)
     parts = os.path.join(FOLDER, 'parts')
     saver = kp.callbacks.ModelCheckpoint(parts, sharded=True)
     model.fit(*batches(rows, strategy.rank, 2), BATCH, shuffle=False, verbose=0, callbacks=[saver])
     model.save_weights(os.path.join(FOLDER, 'end.weights.h5'))
     model.save(os.path.join(FOLDER, 'model.keras'))
+    model.export(os.path.join(FOLDER, 'exported'), verbose=False)
     trained = model.predict(some, verbose=0)
     job.start().barrier()
     model.load_weights(start)

@@ -1,4 +1,4 @@
-"""No worker holds a whole table of a Keras 3 model, in building, training, saving or loading."""
+"""No worker holds a whole table of a Keras 3 model, whatever is done with it."""
 
 import contextlib
 import json
@@ -31,7 +31,7 @@ def blocks_of(dataset):
 @pytest.mark.parametrize(
     'backend', ('tensorflow', pytest.param('jax', marks=pytest.mark.exhaustive))
 )
-def test_a_table_larger_than_the_memory_of_a_worker_trains_and_is_saved(backend, tmp_path):
+def test_a_table_larger_than_the_memory_of_a_worker_is_trained_and_exported(backend, tmp_path):
     if backend == 'jax':
         pytest.importorskip('jax')
     worker = 'parallel/keras3_memory_worker.py'
@@ -43,6 +43,7 @@ def test_a_table_larger_than_the_memory_of_a_worker_trains_and_is_saved(backend,
         assert found['loaded'] == found['resumed'] == 0.0, found
     plain = launch.run(0, worker, backend, tmp_path, TABLE)
     assert plain.code == 0, plain.output[-5000:]
+    assert json.loads((tmp_path / 'plain.json').read_text()) < 1e-5
     with zipfile.ZipFile(tmp_path / 'model.keras') as archive:
         archive.extract('model.weights.h5', tmp_path)
     names = ('start.weights.h5', 'end.weights.h5', 'plain.weights.h5', 'model.weights.h5')
@@ -57,4 +58,5 @@ def test_a_table_larger_than_the_memory_of_a_worker_trains_and_is_saved(backend,
         assert 200 < moved <= 256
     for name in names:
         os.remove(tmp_path / name)
-    shutil.rmtree(tmp_path / 'parts')
+    for folder in ('parts', 'exported'):
+        shutil.rmtree(tmp_path / folder)
