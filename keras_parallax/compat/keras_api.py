@@ -1,5 +1,6 @@
 """What differs between the Keras packages, and between their versions."""
 
+import functools
 import importlib
 import inspect
 import numbers
@@ -419,6 +420,10 @@ def gives_batches(data: Any) -> bool:
     return hasattr(data, '__next__') or is_sequence(data)
 
 
+#: From functions to their signatures. Keras trains each batch by a method that asks for one.
+_signature_of = functools.lru_cache(maxsize=128)(inspect.signature)
+
+
 def arguments_by_name(
     method: Callable[..., Any], model: Model, arguments: Sequence[Any], named: Dict[str, Any]
 ) -> Dict[str, Any]:
@@ -435,7 +440,7 @@ def arguments_by_name(
     Returns:
         A dict.
     """
-    _, *given = inspect.signature(method).bind_partial(model, *arguments).arguments.items()
+    _, *given = _signature_of(method).bind_partial(model, *arguments).arguments.items()
     return dict(**dict(given), **named)
 
 
