@@ -4,6 +4,7 @@ Usage: keras3_behaviour_worker.py BACKEND FOLDER. Each rank writes FOLDER/RANK.j
 checks to what they find.
 """
 
+import functools
 import json
 import os
 import sys
@@ -46,6 +47,7 @@ def batches(rank, ranks):
     return own, joined
 
 
+@functools.lru_cache(maxsize=None)
 def plain_weights(strategy, epochs=1, make=lambda: keras.optimizers.SGD(RATE)):
     """The weights of plain Keras after some epochs."""
     model = cases.two_tables()

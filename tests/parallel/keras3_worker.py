@@ -39,33 +39,46 @@ def train(case, data, size, optimizer, validation):
     return model, history
 
 
-def compare(case, strategy):
-    """Largest differences of weights, predictions and history from plain Keras."""
-    rank, ranks = strategy.rank, strategy.size
+def train_plainly(case, ranks, path):
+    """Writes to a file what plain Keras comes to on the joined batches."""
     data = case.data(STEPS * ranks * BATCH)
-    optimizer = summing(case.optimizer())
-    plain, plain_history = train(case, data, ranks * BATCH, optimizer, data)
-    own_data = part_of(data, rank, ranks)
+    plain, history = train(case, data, ranks * BATCH, summing(case.optimizer()), data)
+    moved = case.moved(plain)
+    np.savez(
+        path,
+        history=json.dumps(history),
+        moved=np.nan if moved is None else moved,
+        predictions=predictions_of(plain, data),
+        **{'weight%d' % number: weight for number, weight in enumerate(plain.get_weights())},
+    )
+
+
+def predictions_of(model, data):
+    return np.asarray(model.predict(data[0], verbose=0), np.float32)
+
+
+def compare(case, strategy, path):
+    """Largest differences of weights, predictions and history from those in a file."""
+    data, plain = case.data(STEPS * strategy.size * BATCH), dict(np.load(path))
+    own_data = part_of(data, strategy.rank, strategy.size)
     with strategy:
         own = case.wrap(case.optimizer(), kp)
         model, history = train(case, own_data, BATCH, own, own_data)
-    weights = [(np.asarray(ours), of) for ours, of in zip(model.get_weights(), plain.get_weights())]
-    found = {
-        'weights': max(float(np.abs(ours - of).max()) for ours, of in weights),
-        'moved': case.moved(plain),
-        'predictions': float(
-            np.abs(
-                np.asarray(model.predict(data[0], verbose=0), np.float32)
-                - np.asarray(plain.predict(data[0], verbose=0), np.float32)
-            ).max()
-        ),
+    differences = [
+        float(np.abs(np.asarray(ours) - plain['weight%d' % number]).max())
+        for number, ours in enumerate(model.get_weights())
+    ]
+    moved = float(plain['moved'])
+    return {
+        'weights': max(differences),
+        'moved': None if np.isnan(moved) else moved,
+        'predictions': float(np.abs(predictions_of(model, data) - plain['predictions']).max()),
         'tables': sorted(variable.path for variable in sharded(model)),
+        'history': {
+            key: float(np.abs(np.subtract(history.get(key, np.nan), values)).max())
+            for key, values in json.loads(str(plain['history'])).items()
+        },
     }
-    found['history'] = {
-        key: float(np.abs(np.subtract(history.get(key, np.nan), values)).max())
-        for key, values in plain_history.items()
-    }
-    return found
 
 
 def sharded(model):
@@ -77,10 +90,16 @@ def sharded(model):
 
 def main(folder, names):
     strategy = kp.ParallaxStrategy()
-    found = {}
-    for name in names:
+    found, paths = {}, {name: os.path.join(folder, name + '.npz') for name in names}
+    if strategy.rank == 0:
+        for name, path in paths.items():
+            train_plainly(CASES[name], strategy.size, path)
+        # Layers get the same numbers on every worker from now on.
+        keras.utils.clear_session()
+    strategy._job.barrier()
+    for name, path in paths.items():
         try:
-            found[name] = compare(CASES[name], strategy)
+            found[name] = compare(CASES[name], strategy, path)
         except kp.ParallaxError as error:
             found[name] = {'refused': type(error).__name__, 'words': str(error)}
     with open(os.path.join(folder, '%d.json' % strategy.rank), 'w') as file:
