@@ -168,10 +168,10 @@ def test_what_pip_is_asked_for_is_what_the_lock_file_has(wheel, stack, python, s
     name = stack.replace('.', '-') if extra == 'of the stack' else extra
     installed = dict(pins(stack, python), setuptools=setuptools)
     requirements = wanted(wheel, python, name)
-    # `cpu` gives the first stack that goes with a Python.
-    first = {('tf2.15', '3.10'): 'tf2.21', ('tf2.15', '3.11'): 'tf2.21', ('tf1.6', '3.6'): 'tf1.11'}
-    if extra == 'cpu' and (stack, python) in first:
-        installed = dict(pins(first[stack, python], python), setuptools=setuptools)
+    if extra == 'cpu':
+        # The first stack that goes with a Python.
+        first = next(name for name, of_stack, _ in stacks() if of_stack == python)
+        installed = dict(pins(first, python), setuptools=setuptools)
     frameworks = {'tensorflow', 'tensorflow-cpu'} & {normal(each.name) for each in requirements}
     assert len(frameworks) == (extra in ('of the stack', 'cpu'))
     for requirement in requirements:
