@@ -21,7 +21,7 @@ _given: Dict[str, Union[RowsInParts, 'Shared']] = {}
 
 
 class Shared(NamedTuple):
-    """A tensor that a layer may take as it is; nothing else has rows that it stands for.
+    """Rows as a tensor, which a variable of Keras takes over without a copy.
 
     Attributes:
         tensor: of Keras's backend.

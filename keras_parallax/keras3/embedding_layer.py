@@ -84,10 +84,12 @@ _plain_start: Optional[Callable[..., Any]] = None
 
 @contextlib.contextmanager
 def plain_starts(start: Callable[..., Any]) -> Iterator[None]:
-    """While open, tables of layers that no scope has start as a function of the shape makes them.
+    """While open, layers outside of every scope take the start values of their tables from here.
+
+    Such a layer also takes a tensor that it loads as it is, without a copy.
 
     Args:
-        start: an initializer of Keras. What is loaded into a table may share its memory, too.
+        start: an initializer of Keras, for tables of float32.
     """
     global _plain_start
     _plain_start = start
@@ -184,7 +186,7 @@ def _init(original: Callable[..., None]) -> Callable[..., None]:
 
 @contextlib.contextmanager
 def _as_told(layer: Any) -> Iterator[None]:
-    """While open, a layer that is built takes the start values of `plain_starts`, if there are."""
+    """While open, a layer has the initializer of `plain_starts`, if that is open."""
     former = layer.embeddings_initializer
     if _plain_start is not None and layer.variable_dtype == 'float32':
         layer.embeddings_initializer = _plain_start

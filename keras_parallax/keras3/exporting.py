@@ -47,7 +47,7 @@ def plain_copy(model: Any) -> Iterator[Any]:
     used: they need no memory. Nothing may train it.
     """
     owners = [model, getattr(model, 'optimizer', None)]
-    variables = [variable for owner in owners if owner for variable in owner.variables]
+    variables = [one for owner in owners if owner is not None for one in owner.variables]
     of_engine = [
         (variable, str(number))
         for number, variable in enumerate(variables)
@@ -60,7 +60,7 @@ def plain_copy(model: Any) -> Iterator[Any]:
         tables = {}
         for variable, name in of_engine:
             if isinstance(variable, TableVariable):
-                mapped = _mapped(os.path.join(folder, name), variable.whole.shape)
+                mapped = _mapped(os.path.join(folder, name), variable.whole.shape, reserved=True)
                 variable.copy_to(mapped)
                 tables[name] = keras3_files.Shared(_tensor_of(mapped))
 
@@ -75,9 +75,23 @@ def plain_copy(model: Any) -> Iterator[Any]:
         yield copy
 
 
-def _mapped(path: str, shape: Tuple[int, ...]) -> np.ndarray:
-    """An array of zeros that lies in a file."""
-    return np.memmap(path, np.float32, 'w+', shape=shape)
+def _mapped(path: str, shape: Tuple[int, ...], reserved: bool = False) -> np.ndarray:
+    """An array of zeros that lies in a file.
+
+    Args:
+        path: path of the file.
+        shape: shape of the array, float32.
+        reserved: whether the disk is to have room for all of it now. A process that writes to the
+            array when the disk is full is killed (SIGBUS).
+
+    Raises:
+        OSError: there is no room.
+    """
+    array = np.memmap(path, np.float32, 'w+', shape=shape)
+    if reserved:
+        with open(path, 'r+b') as file:
+            os.posix_fallocate(file.fileno(), 0, array.nbytes)
+    return array
 
 
 def _tensor_of(array: np.ndarray) -> Any:

@@ -44,12 +44,14 @@ def train_plainly(case, ranks, path):
     data = case.data(STEPS * ranks * BATCH)
     plain, history = train(case, data, ranks * BATCH, summing(case.optimizer()), data)
     moved = case.moved(plain)
+    # A file of NumPy has no bfloat16.
+    weights = [np.asarray(weight, np.float32) for weight in plain.get_weights()]
     np.savez(
         path,
         history=json.dumps(history),
         moved=np.nan if moved is None else moved,
         predictions=predictions_of(plain, data),
-        **{'weight%d' % number: weight for number, weight in enumerate(plain.get_weights())},
+        **{'weight%d' % number: weight for number, weight in enumerate(weights)},
     )
 
 
@@ -65,7 +67,7 @@ def compare(case, strategy, path):
         own = case.wrap(case.optimizer(), kp)
         model, history = train(case, own_data, BATCH, own, own_data)
     differences = [
-        float(np.abs(np.asarray(ours) - plain['weight%d' % number]).max())
+        float(np.abs(np.asarray(ours, np.float32) - plain['weight%d' % number]).max())
         for number, ours in enumerate(model.get_weights())
     ]
     moved = float(plain['moved'])
