@@ -92,3 +92,18 @@ def test_an_exported_model_predicts_the_same_with_each_kind_of_table(backend, tm
     assert done.returncode == 0, done.stderr[-5000:]
     found = json.loads(done.stdout.splitlines()[-1])
     assert len(found) == 5 and max(found.values()) < 1e-6, found
+
+
+def test_the_room_of_a_table_on_the_disk_is_taken_before_its_rows_are_written(tmp_path):
+    code = (
+        'import sys\n'
+        'from keras_parallax.keras3 import exporting\n'
+        "kept = exporting._mapped(sys.argv[1], (1000, 256), sys.argv[2] == 'reserved')"
+    )
+    taken = {}
+    for name in ('reserved', 'holes'):
+        path = tmp_path / name
+        subprocess.run([sys.executable, '-c', code, str(path), name], check=True)
+        assert path.stat().st_size == 1000 * 256 * 4
+        taken[name] = 512 * path.stat().st_blocks
+    assert taken['holes'] < 1000 * 256 * 4 <= taken['reserved']
