@@ -41,6 +41,9 @@ assert horovod.tensorflow.gloo_built(), 'Horovod was built without Gloo'
 assert horovod.tensorflow.mpi_built() or not %r, 'Horovod was built without MPI'
 """
 
+#: What builds no more of Horovod 0.28.1 than is loaded. Its path is no part of a wheel's name.
+CMAKE = os.path.join(HERE, 'cmake_without_waste.sh')
+
 #: What scripts/cxx_without_xla.sh says when it has done its work.
 LEFT_OUT = 'XLA operations are left out'
 
@@ -229,6 +232,9 @@ def main(requirement, cc, cxx):
 
     say('Horovod, compiled by %s (minutes)' % compilers[1][0])
     variables.update(CC=cc, CXX=cxx)
+    variables.setdefault('HOROVOD_CMAKE', CMAKE)
+    # Debug information takes a sixth of the time that Horovod 0.19.5 takes. A later flag holds.
+    variables['CFLAGS'] = ' '.join(['-g0', variables.get('CFLAGS', '')]).strip()
     wheel = compile_wheel(requirement, variables, os.path.join(sys.prefix, 'horovod-build'))
     install(wheel, requirement)
     require(requirement)

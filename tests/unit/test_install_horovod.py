@@ -194,6 +194,51 @@ def test_a_build_that_went_past_the_script_is_an_error(tmp_path, monkeypatch):
         )
 
 
+def test_a_compilation_is_spared_what_takes_time_unless_the_user_wants_it(environment, monkeypatch):
+    given = []
+    compile_wheel = environment.compile_wheel
+
+    def note(requirement, variables, folder):
+        given.append(variables)
+        return compile_wheel(requirement, variables, folder)
+
+    monkeypatch.setattr(install_horovod, 'compile_wheel', note)
+    environment.run()
+    monkeypatch.setenv('HOROVOD_CMAKE', '/opt/cmake')
+    monkeypatch.setenv('CFLAGS', '-g3')
+    environment.run()
+    assert given[0]['HOROVOD_CMAKE'] == install_horovod.CMAKE
+    assert given[0]['CFLAGS'] == '-g0'
+    assert given[1]['HOROVOD_CMAKE'] == '/opt/cmake'
+    assert given[1]['CFLAGS'] == '-g0 -g3'
+
+
+@pytest.mark.parametrize(
+    'target, built', [('tensorflow', {'tensorflow'}), ('gloo', {'gloo', 'all'})]
+)
+def test_only_what_tensorflow_loads_is_built_and_without_debug_information(tmp_path, target, built):
+    (tmp_path / 'CMakeLists.txt').write_text(
+        'cmake_minimum_required(VERSION 3.5)\n'
+        'project(some CXX)\n'
+        'add_library(%s SHARED %s.cc)\n'
+        'add_library(all_else SHARED all.cc)\n' % (target, target)
+    )
+    for name in target, 'all':
+        (tmp_path / (name + '.cc')).write_text('int there;\n')
+    folder = tmp_path / 'build'
+    folder.mkdir()
+    # As Horovod calls it.
+    configuration = 'RelWithDebInfo'
+    for arguments in (
+        [str(tmp_path), '-DCMAKE_BUILD_TYPE=' + configuration],
+        ['--build', '.', '--config', configuration, '--', 'VERBOSE=1'],
+    ):
+        output = subprocess.check_output([install_horovod.CMAKE] + arguments, cwd=str(folder))
+    compiled = [line for line in output.decode().splitlines() if line.rstrip().endswith('.cc')]
+    assert {os.path.basename(line.split()[-1])[: -len('.cc')] for line in compiled} == built
+    assert all('-O2' in line.split() and '-g' not in line.split() for line in compiled)
+
+
 def compile_without_xla(folder, name, text):
     """Runs the script on a file of Horovod's."""
     path = folder / 'horovod' / 'tensorflow' / name
