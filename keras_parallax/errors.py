@@ -228,6 +228,24 @@ class ServerLostError(ParallaxError, RuntimeError):
     """
 
 
+class PublicServerError(ParallaxError, RuntimeError):
+    """Hosts outside the job could connect to its servers, and `require_private_servers` is set.
+
+    Example:
+        ```python
+        >>> import keras_parallax as kp
+        >>> from keras_parallax.engine.job.job_privacy import JobPrivacy
+        >>> privacy = JobPrivacy(None, [])
+        >>> privacy.problems.append(('gpu-7', 'the kernel requires CAP_NET_ADMIN'))
+        >>> try:
+        ...     privacy.report(is_required=True)
+        ... except kp.PublicServerError as error:
+        ...     print('gpu-7' in str(error))
+        True
+        ```
+    """
+
+
 class WorkerFailedError(ParallaxError, RuntimeError):
     """Another worker of the job failed, so this one cannot go on.
 

@@ -9,6 +9,7 @@ from keras_parallax.checkpoint import resume
 from keras_parallax.compat import keras_api, loaded_keras3, session_config, tensorflow_api
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.engine.job import job
+from keras_parallax.engine.job.allowed_hosts import checked_networks
 from keras_parallax.engine.job.server_layout import checked
 from keras_parallax.engine.session import graph_scope as graph_scope_module
 from keras_parallax.engine.step import dynamic_tables
@@ -85,6 +86,13 @@ class ParallaxStrategy:
             (`keras.backend.set_session`), and then as Keras's default: soft placement; the card is
             that of the local rank, whose memory is taken as it is needed. A job has one: that of
             the first strategy.
+        allowed_networks: networks such as `'10.1.0.0/16'`, or addresses, that may connect to this
+            job's servers besides the hosts of the job, for instance to debug with
+            `tf.Session('grpc://...')`. `'0.0.0.0/0'` lets everybody connect. Those in the
+            environment variable `KERAS_PARALLAX_ALLOWED_NETWORKS`, separated by commas, are added.
+        require_private_servers: whether to raise `PublicServerError` where the operating system
+            does not let this job close its servers to hosts outside the job. By default, a warning
+            says so. Whoever connects to a TensorFlow server can run any graph there.
         row_dtype: `'float16'` has servers keep the rows of all float32 tables in 16 bits, which
             halves their memory and what a pull sends; a step's sums are rounded up or down by
             chance, so that they are right in the mean. A dict from names of tables does so for some
@@ -101,7 +109,8 @@ class ParallaxStrategy:
             job has another `step_timeout` or `config` already; a model is compiled in the scope
             but on another graph, or after it and trained: with several workers or dedicated
             servers.
-        ParallaxError: the job's servers cannot be started.
+        ParallaxError: the job's servers cannot be started, or a host cannot reach another's.
+        PublicServerError: `require_private_servers` is set, and a server cannot be closed.
         ServerLostError: a dedicated server is not there, or serves another job.
 
     Example:
@@ -131,11 +140,15 @@ class ParallaxStrategy:
         servers: Union[None, str, Sequence[str]] = None,
         config: Any = None,
         row_dtype: Union[None, str, Dict[str, str]] = None,
+        allowed_networks: Union[None, str, Sequence[str]] = None,
+        require_private_servers: bool = False,
     ) -> None:
         sync = check_flag('sync', sync)
         self.timing = Timing(sync, max_staleness)
         # Workers that do not wait for each other have nothing to push together.
         together = check_flag('local_aggregation', local_aggregation) and sync
+        networks = None if allowed_networks is None else checked_networks(allowed_networks)
+        is_required = check_flag('require_private_servers', require_private_servers)
         check_mapping('overrides', overrides, "'dense' or 'sparse'")
         check_mapping('density', density, 'fractions from 0 to 1')
         partitions = requested_partitions(partitions, min_partitions)
@@ -172,11 +185,12 @@ class ParallaxStrategy:
             configs = list(map(tensorflow_api.config_of, sessions))
             # What Keras uses counts most.
             earlier = [config for config in reversed(configs) if config is not None]
-            self._job = job.start(step_timeout or 0, config, earlier)
+            self._job = job.start(step_timeout or 0, config, earlier, networks)
             models.install()
             self._server = self._servers = None
             if architecture != ALLREDUCE:
                 self._server, self._servers = self._job.servers.serve(servers)
+            self._job.privacy.report(is_required)
         self._stack: Optional[contextlib.ExitStack] = None
         self._graph_scope: Optional[graph_scope_module.GraphScope] = None
         self._keras3: Any = None

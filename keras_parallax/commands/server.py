@@ -5,13 +5,27 @@ import signal
 import socket
 import sys
 import time
-from typing import Any, List, Optional
+from typing import Any, List, Optional, Sequence
 
 import click
 
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.engine.failures import probe
-from keras_parallax.engine.job.dedicated_servers import JobAssignment, WaitingServer
+from keras_parallax.engine.job import private_sockets
+from keras_parallax.engine.job.allowed_hosts import (
+    ON_ONE_HOST,
+    ON_SEVERAL_HOSTS,
+    AllowedHosts,
+    allowed_hosts,
+    checked_networks,
+)
+from keras_parallax.engine.job.dedicated_servers import (
+    JobAssignment,
+    ServerFacts,
+    WaitingServer,
+)
+from keras_parallax.engine.job.job_privacy import own_addresses
+from keras_parallax.errors import PlanError
 
 _PROBE_SECONDS = 1.0
 
@@ -43,28 +57,38 @@ class _EndSignals:
 @click.command()
 @click.option('--port', type=click.IntRange(1, 65535), required=True, help='Port to listen on.')
 @click.option('--keep', is_flag=True, help='Wait for the next job when a job is gone.')
+@click.option(
+    '--allow', metavar='NETWORK', multiple=True,
+    help='A network or address whose hosts may connect; may be given several times. By default, '
+    'everybody may connect until a job comes, and then the hosts of the job.',
+)  # fmt: skip
 @click.option('--assignment', hidden=True)
-def command(port: int, keep: bool, assignment: Optional[str]) -> None:
+def command(port: int, keep: bool, allow: Sequence[str], assignment: Optional[str]) -> None:
     """Hold shards for a job whose workers name this server.
 
     The workers' script says ParallaxStrategy(servers=['host:PORT', ...]). The server ends on
     SIGTERM, on Ctrl-C, and when the job is gone.
 
-    It listens on every network interface, without authentication, and runs any graph that it is
-    sent: see "Who may talk to a server" in the README.
+    A TensorFlow server authenticates nobody and runs any graph that it is sent. This one accepts
+    connections from the hosts of its job only, where the kernel allows it; see docs/servers.md.
     """
     signals = _EndSignals()
+    try:
+        networks = checked_networks(allow)
+    except PlanError as error:
+        raise click.BadParameter(str(error), param_hint='--allow') from None
+    options = _options(port, keep, networks)
     # Shards lie in host memory: a card would only be taken away from somebody else.
     os.environ['CUDA_VISIBLE_DEVICES'] = '-1'
     if assignment is None:
-        assignment = _wait_for_job(port, signals)
+        assignment = _wait_for_job(port, networks, signals)
         if assignment is not None:
-            _start_anew(port, keep, signals, ['--assignment', assignment])
+            _start_anew([*options, '--assignment', assignment], signals)
     else:
-        _serve(JobAssignment.from_text(assignment), signals)
+        _serve(JobAssignment.from_text(assignment), port, networks, signals)
         if keep and not signals.by:
             _say('the job is gone')
-            _start_anew(port, keep, signals, [])
+            _start_anew(options, signals)
     _say('ends: %s' % ('told by %s' % signals.by if signals.by else 'the job is gone'))
     sys.stdout.flush()
     # TensorFlow 1.11 cannot stop a server, so there is nothing to tidy up.
@@ -75,7 +99,30 @@ def _say(sentence: str) -> None:
     click.echo('keras-parallax server: %s' % sentence)
 
 
-def _wait_for_job(port: int, signals: _EndSignals) -> Optional[str]:
+def _options(port: int, keep: bool, networks: Sequence[str]) -> List[str]:
+    allowed = [word for network in networks for word in ('--allow', network)]
+    return ['--port', str(port)] + ['--keep'] * keep + allowed
+
+
+def _close(port: int, allowed: AllowedHosts) -> None:
+    """Closes the server on a port to hosts that are not allowed, or says why it is open."""
+    problem = private_sockets.restrict_port(port, allowed)
+    if problem:
+        _say('any host can connect and run any graph here: %s (docs/servers.md)' % problem)
+    else:
+        private_sockets.close_strangers(port, allowed)
+
+
+def _facts() -> ServerFacts:
+    return ServerFacts(
+        socket.gethostname(),
+        own_addresses(),
+        private_sockets.kernel_problem(ON_SEVERAL_HOSTS),
+        private_sockets.kernel_problem(ON_ONE_HOST),
+    )
+
+
+def _wait_for_job(port: int, networks: Sequence[str], signals: _EndSignals) -> Optional[str]:
     """Waits for a `JobAssignment`, and returns its text; `None` if told to end."""
     with socket.socket() as test:
         # gRPC would share the port with whoever has it (SO_REUSEPORT).
@@ -84,7 +131,9 @@ def _wait_for_job(port: int, signals: _EndSignals) -> Optional[str]:
             test.bind(('', port))
         except OSError as error:
             raise click.ClickException('Port %d: %s.' % (port, error.strerror)) from error
-    server = WaitingServer(port)
+    server = WaitingServer(port, _facts())
+    if networks:
+        _close(port, allowed_hosts(own_addresses(), False, networks))
     _say('listening on port %d of every interface of %s' % (port, socket.gethostname()))
     while not signals.by:
         if server.came.wait(0.2):
@@ -92,21 +141,26 @@ def _wait_for_job(port: int, signals: _EndSignals) -> Optional[str]:
     return None
 
 
-def _start_anew(port: int, keep: bool, signals: _EndSignals, arguments: List[str]) -> None:
+def _start_anew(options: List[str], signals: _EndSignals) -> None:
     """Starts this process anew: another server in one process would need another port."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     if signals.by:
         return
     sys.stdout.flush()
-    words = ['-m', 'keras_parallax', 'server', '--port', str(port)] + ['--keep'] * keep
-    os.execv(sys.executable, [sys.executable] + words + arguments)
+    os.execv(sys.executable, [sys.executable, '-m', 'keras_parallax', 'server', *options])
 
 
-def _serve(assignment: JobAssignment, signals: _EndSignals) -> None:
+def _serve(
+    assignment: JobAssignment, port: int, networks: Sequence[str], signals: _EndSignals
+) -> None:
     """Serves a job until it is gone, or until told to end."""
     server = tf.train.Server(
         tf.train.ClusterSpec(assignment.cluster), assignment.job, assignment.task
     )
+    allowed = assignment.allowed
+    if networks:
+        allowed = AllowedHosts((*allowed.networks, *networks), False)
+    _close(port, allowed)
     workers = [
         address
         for job, addresses in sorted(assignment.cluster.items())

@@ -65,8 +65,11 @@ class Watchdog:
 
     Attributes:
         place: where the others find it, if it is the hub.
+        listener: the socket at which it listens for them, if it is the hub. The watchdog has it,
+            too, so that closing this one does not close it.
     """
 
+    listener: Optional[socket.socket]
     _reason: Any
 
     def __init__(
@@ -79,12 +82,17 @@ class Watchdog:
         hub: Any = None,
     ) -> None:
         self._rank, self._name = rank, 'Rank %d on host %s' % (rank, host)
-        words = [self._name, address, hub], [os.getpid(), silence_seconds, stopped_seconds]
+        self.listener = None
+        with contextlib.suppress(OSError):  # A job goes on without.
+            self.listener = _listen(address) if address and not hub else None
+        shared = [self.listener.fileno()] if self.listener else []
+        words = [self._name, shared, hub], [os.getpid(), silence_seconds, stopped_seconds]
         self._process = subprocess.Popen(
             [sys.executable, '-I', os.path.abspath(__file__), *map(json.dumps, words)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,
+            pass_fds=shared,
         )
         # Both are pipes.
         self._input = cast(IO[bytes], self._process.stdin)
@@ -126,6 +134,8 @@ class Watchdog:
     def dismiss(self) -> None:
         """Says that the worker is about to end, and has said why if there is something to say."""
         self._is_dismissed = True
+        if self.listener is not None:
+            self.listener.close()
         self._send('bye')
 
     def report(self, predicate: str) -> None:
@@ -151,12 +161,23 @@ class Watchdog:
             _write(self._input.fileno(), message)
 
 
+def _listen(address: str) -> socket.socket:
+    listener = socket.socket()
+    try:
+        listener.bind((address, 0))
+        listener.listen(128)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
 def _write(descriptor: int, message: Any) -> None:
     os.write(descriptor, json.dumps(message).encode() + b'\n')
 
 
 class _Process:
-    """What the watchdog of a worker with a name does; the hub has an address, the others its place.
+    """What the watchdog of a worker with a name does; the hub has a listener, the others its place.
 
     It hears of its rank, by descriptor 0, and of the hub or, if it is that, of all others. Each
     says in lines of JSON that it lives, or ends well, or why the job is to end: the worker that
@@ -168,7 +189,7 @@ class _Process:
     _listener: Optional[socket.socket]
     place: Any
 
-    def __init__(self, name: str, address: str, hub: Any) -> None:
+    def __init__(self, name: str, listeners: List[int], hub: Any) -> None:
         # Those of whom it is to hear, by descriptor, and what has come of a line.
         self._names = {0: name}
         self._received = {0: b''}
@@ -181,11 +202,9 @@ class _Process:
                 self._hub = self._connected(connection)
                 self._names[self._hub] = hub[3]
                 _write(self._hub, [hub[2], name])
-            elif address:
-                self._listener = socket.socket()
-                self._listener.bind((address, 0))
-                self._listener.listen(128)
-                self.place = [address, self._listener.getsockname()[1], uuid.uuid4().hex, name]
+        for descriptor in listeners:
+            self._listener = socket.socket(fileno=descriptor)
+            self.place = [*self._listener.getsockname(), uuid.uuid4().hex, name]
 
     def _connected(self, connection: socket.socket) -> int:
         for level, option, value in (

@@ -11,10 +11,12 @@ from keras_parallax.compat.horovod_api import connects_by_host_name, hvd
 from keras_parallax.compat.jemalloc import free_pages
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.engine.failures.diagnosis import different_calls
-from keras_parallax.engine.job import devices, launchers, rendezvous_server
+from keras_parallax.engine.job import devices, job_privacy, launchers, rendezvous_server
 from keras_parallax.engine.job.activity import Activity
+from keras_parallax.engine.job.allowed_hosts import networks_of
 from keras_parallax.engine.job.collectives import Gatherer, run_beside
 from keras_parallax.engine.job.hosts import aggregation_helps, hosts_of
+from keras_parallax.engine.job.job_privacy import HostFacts, JobPrivacy
 from keras_parallax.engine.job.process_end import ProcessEnd
 from keras_parallax.engine.job.rank_watch import RankWatch
 from keras_parallax.engine.job.shard_servers import ShardServers
@@ -48,16 +50,23 @@ class Job:
         process_end: the `ProcessEnd` of this process.
         watch: the `RankWatch` over the other workers.
         servers: the `ShardServers`.
+        privacy: the `JobPrivacy`.
     """
 
     token: Optional[str]
+    privacy: JobPrivacy
     host_names: Sequence[str]
     _gatherer: Gatherer
 
     def __init__(
-        self, step_timeout: float, config: Optional[Config] = None, earlier: Sequence[Config] = ()
+        self,
+        step_timeout: float,
+        config: Optional[Config] = None,
+        earlier: Sequence[Config] = (),
+        allowed_networks: Sequence[str] = (),
     ) -> None:
-        self.step_timeout = step_timeout
+        self.step_timeout, self.allowed_networks = step_timeout, tuple(allowed_networks)
+        networks = sorted({*allowed_networks, *networks_of(os.environ)})
         self.given_config = config or tf.ConfigProto()
         given = list(earlier) + [self.given_config]
         # The first session of the process, which is one of ours, settles it.
@@ -82,16 +91,23 @@ class Job:
             self._gatherer = Gatherer('main')
         # Runs before Horovod's own exit handler, which was registered by `hvd.init()`.
         atexit.register(self.watch.finish)
-        if self.size > 1:
+        facts = HostFacts(job_privacy.own_addresses(), networks)
+        if self.size == 1:
+            self.privacy = JobPrivacy(self, [facts])
+        else:
             self.watch.start(self.rank)
-            self._meet()
+            with self.call('the start of the job'):
+                self._meet(facts)
+                self.privacy.close_meeting_points(self.watch.listener)
 
-    def _meet(self) -> None:
-        own = [*self.host_names, self.local_rank, self.watch.hub, secrets.token_hex(8)]
-        with self.call('the start of the job'):
-            self.host_names, local_ranks, hubs, tokens = zip(*self.gather(own))
+    def _meet(self, facts: HostFacts) -> None:
+        own = [*self.host_names, self.local_rank, self.watch.hub, secrets.token_hex(8), facts]
+        self.host_names, local_ranks, hubs, tokens, of_hosts = zip(*self.gather(own))
         self.token = tokens[0]
+        self.privacy = JobPrivacy(self, [HostFacts(*one) for one in of_hosts])
         self.watch.join(hubs[0])
+        # Rank 0 closes the hub to strangers when all are connected to it.
+        self.barrier()
         self.hosts = hosts_of(list(zip(self.host_names, local_ranks)))
         # Hosts may have unequal numbers of workers, but every worker must plan alike.
         workers = -(-self.size // len(self.hosts))
@@ -166,19 +182,22 @@ def start(
     step_timeout: Optional[float] = None,
     config: Optional[Config] = None,
     earlier: Sequence[Config] = (),
+    allowed_networks: Optional[Sequence[str]] = None,
 ) -> Job:
     """The `Job` of this process; the first call starts it. A collective call.
 
     A step may last so many seconds, 0 for any time; by default what the job has, or
     `STEP_TIMEOUT_SECONDS`. The user's `tf.ConfigProto` for sessions and servers may be `None`;
-    `earlier` are those of sessions that the user has opened before.
+    `earlier` are those of sessions that the user has opened before. Hosts of `allowed_networks`
+    may connect to the job's processes besides its own.
 
-    Raises `ScopeError` if the job has been started with another `step_timeout` or `config`.
+    Raises `ScopeError` if the job has been started with another `step_timeout`, `config` or
+    `allowed_networks`.
     """
     global _job
     if _job is None:
         seconds = STEP_TIMEOUT_SECONDS if step_timeout is None else step_timeout
-        _job = Job(seconds, config, earlier)
+        _job = Job(seconds, config, earlier, allowed_networks or ())
     if step_timeout not in (None, _job.step_timeout):
         raise ScopeError(
             'A job has one step_timeout: %g s was given first, now %g s.'
@@ -189,6 +208,11 @@ def start(
             'A job has one config, for its servers have: first {%s} was given, now {%s}. Give all '
             'strategies the same one, or only the first.'
             % tuple(str(given).strip().replace('\n', ', ') for given in (_job.given_config, config))
+        )
+    if allowed_networks is not None and tuple(allowed_networks) != _job.allowed_networks:
+        raise ScopeError(
+            'All strategies of a job must use the same allowed_networks: got %s, but the first '
+            'strategy used %s.' % (list(allowed_networks), list(_job.allowed_networks))
         )
     return _job
 

@@ -1,10 +1,12 @@
 """What the parts of a job ask of the job itself, which is made of them."""
 
-from typing import Any, Callable, ContextManager, List, Optional, TypeVar
+from typing import Any, Callable, ContextManager, List, Optional, Sequence, TypeVar
 
 from typing_extensions import Protocol
 
 from keras_parallax.engine.job.activity import Activity
+from keras_parallax.engine.job.allowed_hosts import AllowedHosts
+from keras_parallax.engine.job.dedicated_servers import ServerFacts
 from keras_parallax.framework_types import Config
 
 _Result = TypeVar('_Result')
@@ -18,6 +20,18 @@ class WatchInterface(Protocol):
 
     def lose_server(self, sentence: str) -> None:
         """Has all workers hear of a dedicated server that is gone, a sentence."""
+
+
+class PrivacyInterface(Protocol):
+    """What the parts of a job ask of its `JobPrivacy`."""
+
+    def include(self, dedicated: Sequence[ServerFacts], one_host: bool) -> AllowedHosts:
+        """The hosts that may connect, with those of dedicated servers."""
+
+    def close_server(
+        self, addresses: Sequence[str], dedicated: Sequence[str], allowed: AllowedHosts
+    ) -> None:
+        """Closes this worker's TensorFlow server. A collective call."""
 
 
 class Workers(Protocol):
@@ -42,6 +56,10 @@ class JobInterface(Workers, Protocol):
     hosts: List[List[int]]
     config: Config
     activity: Activity
+
+    @property
+    def privacy(self) -> PrivacyInterface:
+        """Which hosts may connect to the job's processes."""
 
     @property
     def watch(self) -> WatchInterface:

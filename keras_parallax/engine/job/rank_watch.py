@@ -158,6 +158,12 @@ class RankWatch:
         return self._rank == 0 and self._watchdog.place
 
     @property
+    def listener(self) -> Optional[socket.socket]:
+        """The socket at which the watchdog of rank 0 listens, `None` on other ranks."""
+        watchdog = self._process_end.watchdog
+        return watchdog.listener if watchdog is not None else None
+
+    @property
     def _watchdog(self) -> Watchdog:
         """The watchdog of this process, once it has been started."""
         return cast(Watchdog, self._process_end.watchdog)  # `meet` has started it.

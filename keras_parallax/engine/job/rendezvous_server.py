@@ -3,7 +3,7 @@
 import socket
 import threading
 import time
-from typing import Mapping, MutableMapping
+from typing import Mapping, MutableMapping, Optional
 
 from keras_parallax.compat.horovod_api import hvd, rendezvous_store
 from keras_parallax.engine.job import schedulers
@@ -11,6 +11,9 @@ from keras_parallax.errors import StackError
 
 #: Workers of one job may be started minutes apart, as where an image is not on every host yet.
 WAIT_SECONDS = 600
+
+#: The socket at which rank 0's store listens, if this process keeps it.
+listener: Optional[socket.socket] = None
 
 
 def join(environ: MutableMapping[str, str]) -> None:
@@ -56,6 +59,12 @@ def check_met(environ: Mapping[str, str]) -> None:
         )
 
 
+def is_on_loopback(environ: Mapping[str, str]) -> bool:
+    """Whether all workers meet on one host, and know the store by an address of the loopback."""
+    address = environ.get('HOROVOD_GLOO_RENDEZVOUS_ADDR', '')
+    return address == 'localhost' or address.startswith('127.')
+
+
 def _is_initialized() -> bool:
     try:
         hvd.rank()
@@ -65,8 +74,10 @@ def _is_initialized() -> bool:
 
 
 def _serve(port: int) -> None:
+    global listener
     try:
         server = rendezvous_store(port)
+        listener = server.socket
     except OSError as error:
         raise StackError(
             'Rank 0 could not open port %d, where the workers meet: %s. Name another by '

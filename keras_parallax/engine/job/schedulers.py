@@ -73,7 +73,7 @@ def _of_slurm(environ: Mapping[str, str]) -> Dict[str, str]:
         local_size=tasks[node],
         cross_rank=peers.index(node),
         cross_size=len(peers),
-        address=environ.get(_ADDRESS) or first_node(environ['SLURM_STEP_NODELIST']),
+        address=environ.get(_ADDRESS) or _meeting_point(tasks, environ['SLURM_STEP_NODELIST']),
         port=environ.get(_PORT) or _FIRST_PORT + step % _PORTS,
     )
 
@@ -109,6 +109,11 @@ def _all(
         'CPU_OPERATIONS': 'gloo',
     }
     return {'HOROVOD_' + name: str(value) for name, value in numbers.items()}
+
+
+def _meeting_point(tasks: List[int], nodes: str) -> str:
+    # Other hosts are to have no access to a job of one node (`job_privacy`).
+    return first_node(nodes) if len(tasks) > 1 else '127.0.0.1'
 
 
 def tasks_per_node(text: str) -> List[int]:

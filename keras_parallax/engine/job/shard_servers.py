@@ -2,10 +2,17 @@
 
 import threading
 import time
-from typing import Any, Dict, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from keras_parallax.engine.failures import probe
-from keras_parallax.engine.job import dedicated_servers, worker_servers
+from keras_parallax.engine.job import dedicated_servers, job_privacy, worker_servers
+from keras_parallax.engine.job.allowed_hosts import (
+    LOOPBACK_ADDRESS,
+    AllowedHosts,
+    loopback_address,
+)
+from keras_parallax.engine.job.dedicated_servers import ServerFacts
+from keras_parallax.engine.job.devices import WORKER_JOB
 from keras_parallax.engine.job.job_interface import JobInterface
 from keras_parallax.engine.job.server_layout import Servers, Wanted, checked, place_servers
 from keras_parallax.errors import PlanError, ServerLostError
@@ -78,9 +85,24 @@ class ShardServers:
             if not addresses and not isinstance(other, tuple):
                 # 'host' and `None` differ only in which workers' servers hold shards.
                 return served[0], place_servers(wanted, job.size, first_ranks)
-        self.server, server_job = worker_servers.start_servers(
-            job.rank, job.config, job.gather, addresses
+        dedicated = self._ask(addresses) if addresses else []
+        # Servers with the addresses of this host run on it, and not in a container beside it.
+        own_addresses = set(job_privacy.own_addresses())
+        one_host = len(job.hosts) == 1 and all(
+            set(one.addresses) == own_addresses for one in dedicated
         )
+        own_address = LOOPBACK_ADDRESS if one_host else worker_servers.find_own_address()
+        if one_host:
+            addresses = [loopback_address(address) for address in addresses]
+        started = worker_servers.start_servers(
+            job.rank, job.config, job.gather, own_address, addresses
+        )
+        self.server, server_job = started.server, started.server_job
+        allowed = job.privacy.include(dedicated, one_host)
+        if addresses:
+            self._assign(started, allowed)
+        job.privacy.close_server(started.cluster[WORKER_JOB], addresses, allowed)
+        wanted = tuple(addresses) or wanted
         servers = place_servers(wanted, job.size, first_ranks, server_job)
         self._dedicated.update(
             (address, (server_job, number)) for number, address in enumerate(addresses)
@@ -89,6 +111,29 @@ class ShardServers:
         if own:
             threading.Thread(target=self._look_after, args=[own], daemon=True).start()
         return self.server, servers
+
+    def _ask(self, addresses: Sequence[str]) -> List[ServerFacts]:
+        """Asks dedicated servers about their hosts. A collective call."""
+        facts: List[ServerFacts] = []
+        problem = None
+        if self._job.rank == 0:
+            try:
+                facts = dedicated_servers.ask(addresses)
+            except ServerLostError as error:
+                problem = str(error)
+        facts, problem = self._job.gather([facts, problem])[0]
+        if problem:
+            raise ServerLostError(problem)
+        return [ServerFacts(*one) for one in facts]
+
+    def _assign(self, started: worker_servers.Started, allowed: AllowedHosts) -> None:
+        """Tells dedicated servers that they are to serve this job. A collective call."""
+        problem = None
+        if self._job.rank == 0:
+            problem = dedicated_servers.assign(started.cluster, started.server_job, allowed)
+        problem = self._job.gather(problem)[0]
+        if problem:
+            raise ServerLostError(problem)
 
     def _look_after(self, addresses: Sequence[str]) -> None:
         """Probes dedicated servers: a step that begins when one is gone waits for ever."""

@@ -3,15 +3,15 @@
 import os
 import socket
 import uuid
-from typing import Callable, List, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 import psutil
 
 from keras_parallax.compat.tensorflow_api import tf
-from keras_parallax.engine.job import dedicated_servers, launchers
+from keras_parallax.engine.job import launchers
 from keras_parallax.engine.job.collectives import Gather
 from keras_parallax.engine.job.devices import WORKER_JOB
-from keras_parallax.errors import ParallaxError, ServerLostError
+from keras_parallax.errors import ParallaxError
 from keras_parallax.framework_types import Config, Server
 from keras_parallax.logs import logger
 
@@ -59,22 +59,38 @@ def _free_port(address: str) -> int:
         return probe.getsockname()[1]
 
 
-def start_servers(
-    rank: int, config: Config, gather: Gather, dedicated: Sequence[str] = ()
-) -> Tuple[Server, str]:
-    """Starts this process's server and finds the other servers of the job. A collective call.
+class Started(NamedTuple):
+    """The servers of a job.
 
-    Returns this process's `tf.train.Server`, which knows the addresses of all others, and
-    TensorFlow's job name of the dedicated ones.
+    Attributes:
+        server: this process's `tf.train.Server`, which knows the addresses of all others.
+        server_job: TensorFlow's job name of the dedicated servers.
+        cluster: dict from TensorFlow's job names to lists of addresses.
+    """
+
+    server: Server
+    server_job: str
+    cluster: Dict[str, List[str]]
+
+
+def start_servers(
+    rank: int, config: Config, gather: Gather, address: str, dedicated: Sequence[str] = ()
+) -> Started:
+    """Starts this process's server. A collective call.
+
+    Args:
+        rank: this process's rank.
+        config: the `tf.ConfigProto` of the server.
+        gather: the job's collective of that name.
+        address: of this host, at which the others reach it.
+        dedicated: addresses, with ports, of the dedicated servers.
 
     Raises:
         ParallaxError: a worker found no port that its server could listen on.
-        ServerLostError: a dedicated server is not there, or serves another job.
     """
     # A server that serves another job has other devices, so the two can never be mistaken.
     server_job = 'server_%s' % gather(uuid.uuid4().hex[:12])[0]
     for _ in range(_ATTEMPTS):
-        address = find_own_address()
         tasks = {WORKER_JOB: gather('%s:%d' % (address, _free_port(address)))}
         if dedicated:
             tasks[server_job] = list(dedicated)
@@ -89,9 +105,5 @@ def start_servers(
             break
     else:
         raise ParallaxError('No free port for the servers of: %s.' % '; '.join(problems))
-    if dedicated:
-        problem = gather(dedicated_servers.assign(tasks, server_job) if rank == 0 else None)[0]
-        if problem:
-            raise ServerLostError(problem)
     logger.debug('rank %d has a server; those of all workers: %s', rank, tasks[WORKER_JOB])
-    return server, server_job
+    return Started(server, server_job, tasks)

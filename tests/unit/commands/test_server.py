@@ -39,5 +39,5 @@ def test_a_port_that_another_process_has_is_refused_by_number():
         other.listen(1)
         port = other.getsockname()[1]
         with pytest.raises(click.ClickException) as caught:
-            server._wait_for_job(port, SimpleNamespace(by=None))
+            server._wait_for_job(port, (), SimpleNamespace(by=None))
     assert caught.value.message == 'Port %d: Address already in use.' % port

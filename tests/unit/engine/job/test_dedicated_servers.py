@@ -5,12 +5,19 @@ import socket
 import pytest
 
 from keras_parallax.engine.job import dedicated_servers
+from keras_parallax.engine.job.allowed_hosts import allowed_hosts
 from keras_parallax.engine.job.dedicated_servers import (
     JobAssignment,
+    ServerFacts,
     WaitingServer,
+    ask,
     assign,
     server_problem,
 )
+from keras_parallax.errors import ServerLostError
+
+FACTS = ServerFacts('gpu-7', ['10.0.0.7'], 'no filter', None)
+ALLOWED = allowed_hosts(['10.0.0.1', '10.0.0.2'], False)
 
 
 def free_port():
@@ -26,11 +33,12 @@ def port():
 
 @pytest.fixture(scope='module')
 def server(port):
-    return WaitingServer(port)
+    return WaitingServer(port, FACTS)
 
 
 def test_an_assignment_is_read_as_it_was_written():
-    assignment = JobAssignment({'worker': ['a:1', 'b:1'], 'server_7': ['c:1']}, 'server_7', 0)
+    cluster = {'worker': ['a:1', 'b:1'], 'server_7': ['c:1']}
+    assignment = JobAssignment(cluster, 'server_7', 0, ALLOWED)
     assert JobAssignment.from_text(assignment.to_text()) == assignment
 
 
@@ -40,19 +48,34 @@ def test_a_server_that_waits_serves_no_job_yet(server, port):
     assert server_problem(address, 'server_7', 0) == expected
 
 
-def test_a_server_learns_of_its_job(server, port, monkeypatch):
-    monkeypatch.setattr(dedicated_servers, '_TAKE_SECONDS', 0)
-    cluster = {'worker': ['a:1'], 'server_7': ['127.0.0.1:%d' % port]}
-    # It would start anew, which this one does not.
-    assert assign(cluster, 'server_7').endswith('It was told of this job, but does not serve it.')
-    assert server.came.wait(30)
-    assert JobAssignment.from_text(server.assignment) == JobAssignment(cluster, 'server_7', 0)
-
-
 def test_a_server_that_is_not_there_is_named(monkeypatch):
     monkeypatch.setattr(dedicated_servers, '_REACH_SECONDS', 0)
     address = '127.0.0.1:%d' % free_port()
     assert server_problem(address, 'server_7', 0) == (
         'The server at %s is gone (nothing listens there).' % address
     )
-    assert assign({'server_7': [address]}, 'server_7').startswith('No server answers at ' + address)
+    with pytest.raises(ServerLostError, match='No server answers at ' + address):
+        ask([address])
+
+
+def test_a_waiting_server_tells_each_job_that_asks_about_its_host(server, port):
+    address = '127.0.0.1:%d' % port
+    assert ask([address]) == ask([address]) == [FACTS]
+
+
+def test_the_reason_why_a_server_stays_open_depends_on_the_hosts_of_the_job():
+    several, one = allowed_hosts([], False), allowed_hosts([], True)
+    assert FACTS.problem_with(several) == 'no filter' and FACTS.problem_with(one) is None
+    assert FACTS.problem_with(allowed_hosts([], False, ['0.0.0.0/0'])) is None
+
+
+def test_a_server_learns_of_its_job(server, port, monkeypatch):
+    monkeypatch.setattr(dedicated_servers, '_TAKE_SECONDS', 0)
+    cluster = {'worker': ['a:1'], 'server_7': ['127.0.0.1:%d' % port]}
+    # It would start anew, which this one does not.
+    problem = assign(cluster, 'server_7', ALLOWED)
+    assert problem.endswith('It was told of this job, but does not serve it.')
+    assert server.came.wait(30)
+    assert JobAssignment.from_text(server.assignment) == JobAssignment(
+        cluster, 'server_7', 0, ALLOWED
+    )

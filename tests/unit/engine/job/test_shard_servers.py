@@ -6,12 +6,18 @@ from types import SimpleNamespace
 import pytest
 
 from keras_parallax.engine.failures import probe
-from keras_parallax.engine.job import dedicated_servers, shard_servers, worker_servers
+from keras_parallax.engine.job import (
+    dedicated_servers,
+    job_privacy,
+    shard_servers,
+    worker_servers,
+)
+from keras_parallax.engine.job.dedicated_servers import ServerFacts
 from keras_parallax.engine.job.shard_servers import ShardServers
 from keras_parallax.errors import PlanError, ServerLostError
 
 
-def job_of(size, gather):
+def job_of(size, gather, close_server=None):
     return SimpleNamespace(
         size=size,
         rank=0,
@@ -20,21 +26,37 @@ def job_of(size, gather):
         gather=gather,
         call=lambda name: contextlib.ExitStack(),
         watch=SimpleNamespace(lost=[]),
+        privacy=SimpleNamespace(
+            include=lambda facts, one_host: ('allowed', one_host), close_server=close_server
+        ),
     )
 
 
 @pytest.fixture
 def dedicated(monkeypatch):
     """One worker with a dedicated server, of which nobody looks whether it lives."""
-    started = []
+    started, hosts = [], {'a': ['10.0.0.1'], 'b': ['10.0.0.2']}
 
-    def start_servers(rank, config, gather, addresses):
-        started.append(addresses)
-        return 'server %d' % len(started), 'job'
+    def start_servers(rank, config, gather, address, addresses):
+        started.append((address, list(addresses)))
+        cluster = {'worker': [address + ':1'], 'job': list(addresses)}
+        return worker_servers.Started('server %d' % len(started), 'job', cluster)
 
     monkeypatch.setattr(worker_servers, 'start_servers', start_servers)
+    monkeypatch.setattr(worker_servers, 'find_own_address', lambda: 'myhost')
+    monkeypatch.setattr(
+        dedicated_servers,
+        'ask',
+        lambda addresses: [ServerFacts('h', hosts[one[0]], None, None) for one in addresses],
+    )
+    assigned = []
+    monkeypatch.setattr(dedicated_servers, 'assign', lambda *told: assigned.append(told))
     monkeypatch.setattr(ShardServers, '_look_after', lambda servers, addresses: None)
-    return ShardServers(job_of(1, lambda value: [value])), started
+    closed = []
+    servers = ShardServers(job_of(1, lambda value: [value], lambda *told: closed.append(told)))
+    return SimpleNamespace(
+        servers=servers, started=started, hosts=hosts, assigned=assigned, closed=closed
+    )
 
 
 def test_one_rank_without_dedicated_servers_starts_none():
@@ -51,15 +73,35 @@ def test_ranks_that_are_given_other_servers_are_told():
 
 
 def test_the_same_servers_are_started_once(dedicated):
-    servers, started = dedicated
+    servers = dedicated.servers
     server, layout = servers.serve(['a:1', 'b:1'])
     assert servers.serve(('a:1', 'b:1')) == (server, layout)
-    assert started == [('a:1', 'b:1')] and servers.server == server == 'server 1'
+    assert dedicated.started == [('myhost', ['a:1', 'b:1'])]
+    assert servers.server == server == 'server 1'
     assert layout.addresses == ('a:1', 'b:1') and layout.owners == (0, 0)
 
 
+@pytest.mark.parametrize('of_second', [None, ['172.17.0.2']])
+def test_a_job_of_one_host_keeps_to_the_loopback_and_one_with_a_container_does_not(
+    dedicated, of_second
+):
+    own = job_privacy.own_addresses()
+    dedicated.hosts.update(a=own, b=of_second or own)
+    _, layout = dedicated.servers.serve(['a:1', 'b:2'])
+    one_host = of_second is None
+    addresses = ['127.0.0.1:1', '127.0.0.1:2'] if one_host else ['a:1', 'b:2']
+    own_address = '127.0.0.1' if one_host else 'myhost'
+    assert dedicated.started == [(own_address, addresses)]
+    assert list(layout.addresses) == addresses
+    allowed = 'allowed', one_host
+    ((closed, reached, by),) = dedicated.closed
+    assert (closed, list(reached), by) == ([own_address + ':1'], addresses, allowed)
+    ((cluster, server_job, told),) = dedicated.assigned
+    assert cluster[server_job] == addresses and told == allowed
+
+
 def test_a_server_that_serves_the_job_no_more_is_a_problem(dedicated, monkeypatch):
-    servers, _ = dedicated
+    servers = dedicated.servers
     servers.serve(['a:1', 'b:1'])
     gone = {('b:1', 'job', 1): 'The server at b:1 is gone.'}
     monkeypatch.setattr(dedicated_servers, 'server_problem', lambda *asked: gone.get(asked))
