@@ -236,7 +236,7 @@ def examine(
     problem = launcher_path.problem(launcher_path.found(), launcher_path.beside())
     findings += doctor_checks.check_launcher(problem)
     for name, of_host in facts.items():
-        findings += doctor_checks.check_host(name, of_host, slots)
+        findings += doctor_checks.check_host(name, of_host, slots, len(hosts))
     if len(facts) < 2:
         return findings
     findings += doctor_checks.check_same_code(facts)

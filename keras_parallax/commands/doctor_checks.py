@@ -168,39 +168,54 @@ def check_launcher(problem: Optional[Tuple[str, str]]) -> List[Finding]:
     return [Finding(WARNING, 'launcher', None, *problem)]
 
 
-def check_servers(host: str, facts: Facts, slots: int) -> List[Finding]:
-    """Whether strangers could reach the servers of a job that has `slots` workers in all."""
+def check_servers(host: str, facts: Facts, slots: int, hosts: int = 1) -> List[Finding]:
+    """Whether hosts outside a job could connect to its servers.
+
+    Args:
+        host: the name of the host.
+        facts: what was found on it.
+        slots: the number of workers of the job.
+        hosts: the number of its hosts.
+    """
     check = 'servers'
     if slots == 1:
         return [Finding(OK, check, host, 'A job of one worker opens no port.')]
-    if facts['interfaces'] is None:
-        return []
     if facts['filtered']:
-        message = "Only the job's hosts can reach them: the packet filter is loaded."
+        message = "Only the job's hosts can connect to them: the packet filter is loaded."
         return [Finding(OK, check, host, message)]
+    if facts['closing'] is None:
+        # That the package, or what it needs, cannot be imported is said elsewhere.
+        return []
+    problem = facts['closing']['several hosts' if hosts > 1 else 'one host']
+    if problem is None:
+        whose = "Only the job's hosts" if hosts > 1 else 'Only this host'
+        return [Finding(OK, check, host, whose + ' can connect to them; the kernel was tried.')]
+    message = 'Hosts outside the job can connect to them (ports %s): %s.' % (
+        '-'.join(facts['ports']) or 'unknown',
+        problem,
+    )
     public = [
         '%s (%s)' % (address, name)
-        for name, addresses in sorted(facts['interfaces'].items())
+        for name, addresses in sorted((facts['interfaces'] or {}).items())
         for address in addresses
         if ipaddress.ip_address(address).is_global
     ]
-    message = 'Each worker listens on a port (%s) of every interface; ' % (
-        '-'.join(facts['ports']) or 'any'
+    if public:
+        message += ' Public is %s.' % ', '.join(public)
+    remedy = (
+        'Run the job as root or with CAP_NET_ADMIN (docker run --cap-add NET_ADMIN), or load the '
+        'packet filter of %s.' % _SERVERS_PAGE
     )
-    if not public:
-        return [Finding(OK, check, host, message + 'none is public.')]
-    message += 'public is %s.' % ', '.join(public)
-    remedy = 'Close the ports to all but the hosts of the job, as in %s.' % _SERVERS_PAGE
     return [Finding(WARNING, check, host, message, remedy)]
 
 
-def check_host(host: str, facts: Facts, slots: int) -> List[Finding]:
+def check_host(host: str, facts: Facts, slots: int, hosts: int = 1) -> List[Finding]:
     """All checks of one host by itself; the arguments of `check_servers`."""
     return (
         check_versions(host, facts)
         + check_controllers(host, facts)
         + check_gpu(host, facts)
-        + check_servers(host, facts, slots)
+        + check_servers(host, facts, slots, hosts)
         + check_disk(host, facts)
     )
 

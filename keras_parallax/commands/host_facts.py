@@ -63,6 +63,7 @@ def collect(disk: str, files: Sequence[str]) -> Dict[str, Any]:
         del facts['problems']['keras']
     _try(facts, 'cuda', _cuda)
     _try(facts, 'horovod_built', _horovod_built)
+    _try(facts, 'closing', _closing)
     facts['ended'] = time.time()
     return facts
 
@@ -140,6 +141,15 @@ def _horovod_built() -> Dict[str, bool]:
     built = {name: bool(getattr(hvd, name + '_built')()) for name in ('gloo', 'mpi', 'nccl')}
     # See `keras_parallax.compat.horovod_api.connects_by_host_name`.
     return dict(built, by_name=not built['mpi'] and hasattr(hvd, 'ProcessSet'))
+
+
+def _closing() -> Dict[str, Optional[str]]:
+    """Why the servers of a job could not be closed to strangers, for one host and for several."""
+    module = importlib.import_module('keras_parallax.engine.job.private_sockets')
+    return {
+        'one host': module.kernel_problem(one_host=True),
+        'several hosts': module.kernel_problem(one_host=False),
+    }
 
 
 def _mpirun() -> Optional[str]:

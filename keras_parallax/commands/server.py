@@ -13,8 +13,6 @@ from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.engine.failures import probe
 from keras_parallax.engine.job import private_sockets
 from keras_parallax.engine.job.allowed_hosts import (
-    ON_ONE_HOST,
-    ON_SEVERAL_HOSTS,
     AllowedHosts,
     allowed_hosts,
     checked_networks,
@@ -117,8 +115,8 @@ def _facts() -> ServerFacts:
     return ServerFacts(
         socket.gethostname(),
         own_addresses(),
-        private_sockets.kernel_problem(ON_SEVERAL_HOSTS),
-        private_sockets.kernel_problem(ON_ONE_HOST),
+        private_sockets.kernel_problem(one_host=False),
+        private_sockets.kernel_problem(one_host=True),
     )
 
 

@@ -45,12 +45,12 @@ def cover(cluster, host, path, folder, content):
     assert outcome.code == 0, outcome.output
 
 
-def test_hosts_that_fit_together_are_well_apart_from_their_public_addresses(cluster, tmp_path):
+def test_hosts_that_fit_together_are_well(cluster, tmp_path):
     (tmp_path / 'train.py').write_text('')
     code, found = examine(cluster, [0, 1], str(tmp_path / 'train.py'))
     assert code == 0
     for host in cluster.address(0), cluster.address(1):
-        assert found.pop((host, 'servers'))['verdict'] == 'warning'
+        assert "the job's hosts" in found[host, 'servers']['message']
     assert {finding['verdict'] for finding in found.values()} == {'ok'}
     # The doctor runs on the first host, which needs no ssh.
     assert {host for host, check in found if check == 'ssh'} == {cluster.address(1)}

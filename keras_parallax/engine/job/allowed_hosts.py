@@ -45,9 +45,6 @@ class AllowedHosts(NamedTuple):
 #: The address of this host at which only the host itself reaches it.
 LOOPBACK_ADDRESS = '127.0.0.1'
 
-#: Hosts of which the kernel is to tell whether it would filter, for a job of one and of several.
-ON_ONE_HOST, ON_SEVERAL_HOSTS = AllowedHosts(_LOOPBACK, True), AllowedHosts(_LOOPBACK, False)
-
 
 def allowed_hosts(
     addresses: Iterable[str], one_host: bool, extra: Sequence[str] = ()

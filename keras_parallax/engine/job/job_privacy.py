@@ -100,6 +100,7 @@ class JobPrivacy:
             is_local = allowed.only_this_host and rendezvous_server.is_on_loopback(os.environ)
             of_store = allowed._replace(only_this_host=is_local)
             problem = problem or private_sockets.restrict(rendezvous, of_store)
+            private_sockets.close_strangers(rendezvous.getsockname()[1], of_store)
         self._note(problem)
 
     def close_server(

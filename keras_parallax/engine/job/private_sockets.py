@@ -19,6 +19,9 @@ from keras_parallax.engine.job.allowed_hosts import AllowedHosts
 #: Of <asm-generic/socket.h>; the module `socket` of Python lacks it.
 _SO_ATTACH_FILTER = 26
 
+#: How long `kernel_problem` waits for a connection on the loopback.
+_TRIAL_SECONDS = 0.5
+
 
 class _Program(ctypes.Structure):
     """`struct sock_fprog` of the kernel."""
@@ -102,9 +105,33 @@ def _sockets_on(port: int) -> Iterator[socket.socket]:
                     yield found
 
 
-def kernel_problem(allowed: AllowedHosts) -> Optional[str]:
-    """Why this process cannot restrict a listening socket, as `restrict` says it, or `None`."""
+def kernel_problem(one_host: bool) -> Optional[str]:
+    """Why this process cannot close a listening socket, as `restrict` says it, or `None`.
+
+    It closes one and tries to connect to it.
+
+    Args:
+        one_host: whether to close it to all other hosts, or to all but some addresses.
+    """
+    # On the loopback, every host has further addresses to connect from.
+    friend, stranger = '127.0.0.1', '127.0.0.2'
     with socket.socket() as listener:
         listener.bind(('', 0))
-        listener.listen(1)
-        return restrict(listener, allowed)
+        listener.listen(8)
+        problem = restrict(listener, AllowedHosts((friend,), one_host))
+        if problem:
+            return problem
+        port = listener.getsockname()[1]
+        if not _connects(friend, port):
+            return 'the kernel lets nobody connect to a socket that is closed to others'
+        if not one_host and _connects(stranger, port):
+            return 'the kernel takes a filter and does not apply it'
+    return None
+
+
+def _connects(source: str, port: int) -> bool:
+    try:
+        socket.create_connection(('127.0.0.1', port), _TRIAL_SECONDS, (source, 0)).close()
+        return True
+    except OSError:
+        return False

@@ -32,6 +32,7 @@ GOOD = {
     'cuda': {'built': False, 'missing': []},
     'horovod_built': {'gloo': True, 'mpi': False, 'nccl': False, 'by_name': False},
     'mpirun': None,
+    'closing': {'one host': None, 'several hosts': None},
 }
 FULL_CUDA = {'built': True, 'missing': []}
 
@@ -154,24 +155,31 @@ def test_tensorflow_2_needs_the_libraries_where_there_are_cards(cards, verdict):
 
 
 @pytest.mark.parametrize(
-    'slots, filtered, address, verdict',
+    'slots, hosts, filtered, verdict',
     [
-        (1, None, '8.8.8.8', OK),
-        (2, None, '8.8.8.8', WARNING),
-        (2, None, '2001:4860:4860::8888', WARNING),
-        (2, True, '8.8.8.8', OK),
-        (2, False, '8.8.8.8', WARNING),
-        (2, None, '192.168.1.1', OK),
-        (2, None, '100.64.0.1', OK),
+        (1, 1, None, OK),
+        (2, 1, None, OK),
+        (2, 2, None, WARNING),
+        (2, 2, False, WARNING),
+        (2, 2, True, OK),
     ],
 )
-def test_a_public_address_is_warned_of_unless_it_is_filtered_or_not_used(
-    slots, filtered, address, verdict
+def test_servers_that_the_kernel_leaves_open_are_warned_of_unless_they_are_filtered(
+    slots, hosts, filtered, verdict
 ):
-    found = facts(filtered=filtered, interfaces={'eth0': ['10.0.0.1'], 'eth1': [address]})
-    (finding,) = doctor_checks.check_servers('h', found, slots)
+    closing = {'one host': None, 'several hosts': 'CAP_NET_ADMIN is missing'}
+    found = facts(filtered=filtered, closing=closing)
+    (finding,) = doctor_checks.check_servers('h', found, slots, hosts)
     assert finding.verdict == verdict
-    assert (address in finding.message) == (verdict == WARNING)
+    assert ('CAP_NET_ADMIN is missing' in finding.message) == (verdict == WARNING)
+
+
+@pytest.mark.parametrize('address', ['8.8.8.8', '2001:4860:4860::8888'])
+def test_a_public_address_of_open_servers_is_named(address):
+    closing = {'one host': 'an old kernel', 'several hosts': 'an old kernel'}
+    found = facts(closing=closing, interfaces={'eth0': ['10.0.0.1'], 'eth1': [address]})
+    (finding,) = doctor_checks.check_servers('h', found, 2)
+    assert address in finding.message and '10.0.0.1' not in finding.message
 
 
 @pytest.mark.parametrize(

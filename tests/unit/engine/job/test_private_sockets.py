@@ -8,18 +8,18 @@ import pytest
 
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.engine.job import job_privacy, private_sockets
-from keras_parallax.engine.job.allowed_hosts import ON_ONE_HOST, ON_SEVERAL_HOSTS, AllowedHosts
+from keras_parallax.engine.job.allowed_hosts import AllowedHosts
 
 #: Every packet of the loopback may have any of its addresses as source.
 FRIEND, STRANGER = '127.0.0.1', '127.0.0.2'
 ALLOWED = AllowedHosts((FRIEND, '::1'), False)
 
 needs_filter = pytest.mark.skipif(
-    private_sockets.kernel_problem(ON_SEVERAL_HOSTS) is not None,
+    private_sockets.kernel_problem(one_host=False) is not None,
     reason='the kernel does not let this user filter connections',
 )
 needs_binding = pytest.mark.skipif(
-    private_sockets.kernel_problem(ON_ONE_HOST) is not None, reason='Linux is older than 5.7'
+    private_sockets.kernel_problem(one_host=True) is not None, reason='Linux is older than 5.7'
 )
 
 
@@ -69,7 +69,7 @@ def test_a_connection_of_a_stranger_that_came_before_is_ended_and_a_friends_is_n
 def test_a_socket_of_one_host_is_reached_at_the_loopback_only(listener):
     port = listener.getsockname()[1]
     outward = [one for one in job_privacy.own_addresses() if '.' in one and one[:4] != '127.']
-    assert private_sockets.restrict(listener, ON_ONE_HOST) is None
+    assert private_sockets.restrict(listener, AllowedHosts((FRIEND,), True)) is None
     assert connects(port)
     assert not any(connects(port, address=address) for address in outward)
 
