@@ -95,14 +95,17 @@ def _sockets_on(port: int) -> Iterator[socket.socket]:
     process: Any = psutil.Process()
     # psutil 6 renamed it.
     connections = getattr(process, 'net_connections', None) or process.connections
-    for one in connections('tcp'):
+    found = []
+    with contextlib.suppress(psutil.Error):  # /proc may be hidden; `restrict_port` says so then.
+        found = connections('tcp')
+    for one in found:
         if one.laddr.port != port or one.fd < 0:
             continue
         with contextlib.suppress(OSError):  # It may have been closed since.
-            with socket.socket(one.family, one.type, fileno=os.dup(one.fd)) as found:
+            with socket.socket(one.family, one.type, fileno=os.dup(one.fd)) as made:
                 # Another socket may have taken the place of one that was closed.
-                if found.getsockname()[1] == port:
-                    yield found
+                if made.getsockname()[1] == port:
+                    yield made
 
 
 def kernel_problem(one_host: bool) -> Optional[str]:
