@@ -37,6 +37,14 @@ class FedHyperparameters:
         return np.array([getattr(hyperparameters, name) for name in self._fed], np.float32)
 
 
+class _Uncounted:
+    """Takes the place of the variable in which an optimizer counts its steps."""
+
+    def assign_add(self, *_: Any, **__: Any) -> Any:
+        """An operation that does nothing."""
+        return tf.no_op()
+
+
 #: The class, which every TensorFlow beside which Keras 3 runs has.
 _BASE: Any = OPTIMIZER_V2
 
@@ -54,6 +62,14 @@ class FedRows(_BASE):
         super().__init__('FedRows')
         self.rows, self.fed, self.fed_tensors = rows, fed, (fed.placeholder,)
         self._make_rows = make_rows
+
+    @property
+    def iterations(self) -> Any:
+        """No variable: the optimizer of Keras 3 counts the steps.
+
+        A variable would cost two runs of a session for each model, to initialize and broadcast it.
+        """
+        return _Uncounted()
 
     def rows_of_v2(self) -> Any:
         """How it moves rows, as `RowsOfV2` has it."""

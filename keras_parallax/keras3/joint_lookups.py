@@ -8,7 +8,6 @@ from keras_parallax.compat import keras3_api
 from keras_parallax.compat.keras3_api import keras
 from keras_parallax.keras3 import embedding_layer
 from keras_parallax.keras3.embedding_layer import given
-from keras_parallax.keras3.sharded_tables import JointPull
 
 #: The graphs of models of whose calls XLA is to compile all but the lookups.
 compiled_graphs: Any = weakref.WeakSet()
@@ -174,16 +173,17 @@ def _with_rows(layer: Any, rows: Any) -> Callable[[Any], Any]:
 
 def _rows_of(lookups: List[_Node]) -> List[Any]:
     """The rows of lookups whose ids are known, pulled by one call."""
-    variables: List[Any] = [embedding_layer.table_of(lookup.operation) for lookup in lookups]
+    of_lookups: List[Any] = [embedding_layer.table_of(lookup.operation) for lookup in lookups]
+    # The tables are in the order in which a training step has built this pull already.
+    order = sorted(range(len(lookups)), key=lambda place: of_lookups[place].table.number)
+    lookups, variables = [lookups[place] for place in order], [of_lookups[place] for place in order]
     of_ids = {id(lookup.ids): embedding_layer.as_ids(lookup.ids) for lookup in lookups}
     tables = tuple(variable.table for variable in variables)
-    pulls = tables[0].joint_pulls
-    if tables not in pulls:
-        pulls[tables] = JointPull(tables)
     found: List[Any] = keras3_api.backend_module().lookups(
-        variables[0].scope.noting_errors(pulls[tables]),
+        variables[0].scope.noting_errors(tables[0].joint_pull(tables)),
         variables,
         [of_ids[id(lookup.ids)] for lookup in lookups],
         [table.shape[1] for table in tables],
     )
-    return found
+    by_place = dict(zip(order, found))
+    return [by_place[place] for place in range(len(order))]

@@ -22,7 +22,7 @@ from keras_parallax.errors import PlanError, ScopeError, UnequalBatchesError
 from keras_parallax.framework_types import Mixin
 from keras_parallax.keras3 import embedding_layer, joint_losses
 from keras_parallax.keras3.scope import Keras3Scope, open_scope
-from keras_parallax.keras3.sharded_tables import TableStep
+from keras_parallax.keras3.table_step import TableStep
 
 #: Every worker wraps its optimizers in the same order, so the numbers agree between workers.
 _numbers = itertools.count()

@@ -20,8 +20,9 @@ from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.engine.job.job import Job
 from keras_parallax.engine.updates.optimizers import RowsOfKeras3
 from keras_parallax.errors import ParallaxError, PlanError
-from keras_parallax.keras3.sharded_tables import Table, TableStep
+from keras_parallax.keras3.sharded_tables import Table
 from keras_parallax.keras3.start_values import StartValues
+from keras_parallax.keras3.table_step import TableStep
 from keras_parallax.planning.architectures import ALLREDUCE, HYBRID
 from keras_parallax.planning.plan_request import Request
 from keras_parallax.planning.search_request import Search
@@ -139,6 +140,8 @@ class Keras3Scope:
             table.start_from(of_table)
         with GRAPH.as_default(), self._strategy.engine_scope(request):
             step = TableStep(GRAPH, tables, rows, options, looked_up_with)
+        # Leaving the scope adds an operation to the graph, of which the same run has to learn.
+        step.write_start()
         # Workers have written the start values; none may look them up before.
         self.job.barrier()
         return step

@@ -22,7 +22,8 @@ import tf_keras  # noqa: E402
 from keras3_cases import summing  # noqa: E402
 
 import keras_parallax as kp  # noqa: E402
-from keras_parallax.keras3 import optimizer, sharded_tables  # noqa: E402
+from keras_parallax.engine.session import graph_sessions  # noqa: E402
+from keras_parallax.keras3 import joint_pulls, optimizer, scope, sharded_tables  # noqa: E402
 
 RATE = 0.05
 STEPS, BATCH = cases.STEPS, cases.BATCH
@@ -159,11 +160,27 @@ def pulled(strategy):
     x, y = batches(strategy.rank, strategy.size)[0][0]
     model.train_on_batch(x, y)
     counts = []
-    for cls, method in ((sharded_tables.JointPull, '__call__'), (sharded_tables.Table, 'pull')):
+    for cls, method in ((joint_pulls.JointPull, '__call__'), (sharded_tables.Table, 'pull')):
         with mock.patch.object(cls, method, autospec=True, side_effect=getattr(cls, method)) as of:
             model.train_on_batch(x, y)
         counts.append(of.call_count)
     return counts
+
+
+def learned(strategy):
+    """How often the session learns of new operations, from a model's first step to its weights."""
+    model, versions = in_scope(strategy), set()
+    see = graph_sessions.GraphSessions.see_new_operations
+
+    def noting(sessions):
+        versions.add(scope.GRAPH.version)
+        see(sessions)
+
+    with mock.patch.object(graph_sessions.GraphSessions, 'see_new_operations', noting):
+        for x, y in batches(strategy.rank, strategy.size)[0]:
+            model.train_on_batch(x, y)
+        model.get_weights()
+    return len(versions)
 
 
 def lazy(strategy):
@@ -526,6 +543,7 @@ def main(folder):
         train_on_batch,
         sources,
         pulled,
+        learned,
         lazy,
         eager,
         unused,

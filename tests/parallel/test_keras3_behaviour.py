@@ -42,6 +42,11 @@ def test_a_step_pulls_the_rows_of_all_tables_by_one_call(found):
         assert of_rank['pulled'] == [1, 0]
 
 
+def test_a_session_learns_of_the_operations_of_a_model_at_few_runs(found):
+    for of_rank in found:
+        assert of_rank['learned'] <= 3, 'each takes longer the more models there have been'
+
+
 def test_lazy_updates_move_no_row_that_its_table_is_not_asked_for(found):
     for of_rank in found:
         assert of_rank['lazy'] == 0

@@ -41,6 +41,7 @@ class GraphSessions:
 
     session: Session
     on_server: bool
+    _last_seen: int
     _seen_version: Optional[int]
     _moved: Set[Operation]
     _lost: Dict[str, Operation]
@@ -50,7 +51,8 @@ class GraphSessions:
         self._scope, self._graph, self._job = scope, scope.graph, scope.job
         self._server, self._lock = scope.server, scope.lock
         self.session, self.on_server = None, False
-        self._seen, self._seen_version = 0, None
+        #: How many operations sessions may know, the id of the last one, the graph's version then.
+        self._seen, self._last_seen, self._seen_version = 0, 0, None
         self._moved, self._lost = set(), {}
         #: Sessions whose values are being read, before they are adopted.
         self._read_from = []
@@ -166,6 +168,8 @@ class GraphSessions:
         with self._lock.held():
             version, new = self._graph.version, self._graph.get_operations()[self._seen :]
             self._seen += len(new)
+            if new:
+                self._last_seen = tensorflow_api.operation_id(new[-1])
             holders = session_contents.holders_among(new)
             made = {holder: session_contents.keep(holder, self._container) for holder in holders}
             # Where an iterator is put whose place in the data is known, there must be none yet.
@@ -180,6 +184,10 @@ class GraphSessions:
             if makers:
                 self.session.run(makers)
             self._seen_version = version
+
+    def has_seen(self, operation: Operation) -> bool:
+        """Whether a session may have run an operation; `False` only if none knows it yet."""
+        return self._server is None or tensorflow_api.operation_id(operation) <= self._last_seen
 
     def use_server(self) -> None:
         """From now on the graph runs through this process's server; variables keep their values."""

@@ -51,8 +51,9 @@ def _build(spec: StepSpec, check: Callable[[StepSpec, StepOperations], None]) ->
     if scope:
         scope.sessions.hand_to_keras()
     if sharded:
-        scope_of_strategy(spec).sessions.use_server()
-        present = sharding.set_aside(spec.variables, plan, scope_of_strategy(spec).session)
+        sessions = scope_of_strategy(spec).sessions
+        sessions.use_server()
+        present = sharding.set_aside(spec.variables, plan, sessions.session, sessions.has_seen)
     if several:
         report = model_report(plan, spec.optimizer, spec.settings, [request, spec.timing])
         report.append(('losses divided by numbers of a batch', str(len(spec.parts.terms))))

@@ -148,11 +148,24 @@ def lookups_in(table: Table, members: AbstractSet[Operation]) -> List[Tuple[Tens
     ]
 
 
-def set_aside(variables: Sequence[Variable], plan: Plan, session: Session) -> Dict[Variable, bool]:
+def set_aside(
+    variables: Sequence[Variable],
+    plan: Plan,
+    session: Session,
+    may_be_run: Callable[[Operation], bool] = lambda operation: True,
+) -> Dict[Variable, bool]:
     """Keeps Keras from initializing what is about to be sharded, if it has not yet.
 
-    Returns a dict from variables that are about to be sharded to whether this process has values of
-    them.
+    Args:
+        variables: the model's trainable variables, in order.
+        plan: the `Plan`.
+        session: the session.
+        may_be_run: function that tells whether a session may have run an operation. Variables that
+            no session knows have no values, and asking would make the session learn of them.
+
+    Returns:
+        A dict from variables that are about to be sharded to whether this process has values of
+        them.
     """
     new = [
         variable
@@ -162,11 +175,14 @@ def set_aside(variables: Sequence[Variable], plan: Plan, session: Session) -> Di
     # What says the ids of a table's rows lies beside them.
     indexes = map(index_of, list(new))
     new += [weight for index in indexes if index is not None for weight in index.beside.values()]
-    present = session.run([tf.is_variable_initialized(variable) for variable in new])
-    for variable, there in zip(new, present):
+    known = [variable for variable in new if may_be_run(variable.op)]
+    present = session.run([tf.is_variable_initialized(variable) for variable in known])
+    are_there = dict(zip(known, present))
+    found = {variable: are_there.get(variable, False) for variable in new}
+    for variable, there in found.items():
         if not there:
             forget_variable(variable)
-    return dict(zip(new, present))
+    return found
 
 
 def as_they_lie(plan: Plan, variables: Sequence[Variable], held: Container[Variable]) -> Plan:

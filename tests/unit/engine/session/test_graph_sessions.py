@@ -1,5 +1,7 @@
 """A graph has one session of ours; whoever holds another goes on with it."""
 
+from unittest import mock
+
 import numpy as np
 import pytest
 from frameworks import KERAS_PACKAGES, keras_module, tf
@@ -36,6 +38,19 @@ def test_who_holds_an_earlier_session_goes_on_with_the_one_of_now(graph):
     sessions.session.run(number.initializer)
     assert earlier.run(number) == 2.0
     assert keras.backend.get_session() is sessions.session
+
+
+def test_operations_that_were_made_since_the_last_run_are_not_seen(graph):
+    one = tf.constant(1)
+    with kp.ParallaxStrategy():
+        sessions = scope_of(graph).sessions
+        assert sessions.has_seen(one.op), 'a session without a server may have run anything'
+        with mock.patch.object(sessions, '_server', object()):
+            sessions.see_new_operations()
+            other = tf.constant(2)
+            assert sessions.has_seen(one.op) and not sessions.has_seen(other.op)
+            sessions.see_new_operations()
+            assert sessions.has_seen(other.op)
 
 
 def test_a_session_in_use_is_closed_when_it_is_over(graph):

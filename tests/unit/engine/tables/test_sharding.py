@@ -80,6 +80,16 @@ def test_what_is_about_to_get_shards_is_set_aside_if_it_has_no_values_yet(graph)
     assert tf.global_variables() == [there, dense]
 
 
+def test_a_session_is_not_asked_for_values_of_variables_that_it_does_not_know(graph):
+    known, new = [tf.Variable(VALUES) for _ in range(2)]
+    plan, knows = plan_of(shards.planned(), shards.planned()), {known.op: True, new.op: False}
+    with tf.Session() as session:
+        session.run([known.initializer, new.initializer])
+        found = sharding.set_aside([known, new], plan, session, knows.get)
+    assert found == {known: True, new: False}
+    assert tf.global_variables() == [known]
+
+
 def test_lookups_and_reads_that_were_built_on_a_variable_read_its_shards():
     ids = tf.placeholder(tf.int32, [None])
     held, dense = tf.Variable(VALUES, name='table'), tf.Variable(1.0, name='dense')
