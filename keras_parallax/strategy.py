@@ -86,6 +86,11 @@ class ParallaxStrategy:
             (`keras.backend.set_session`), and then as Keras's default: soft placement; the card is
             that of the local rank, whose memory is taken as it is needed. A job has one: that of
             the first strategy.
+        row_dtype: `'float16'` has servers keep the rows of all float32 tables in 16 bits, which
+            halves their memory and what a pull sends; a step's sums are rounded up or down by
+            chance, so that they are right in the mean. A dict from names of tables does so for some
+            of them. The model, files and the optimizer's slots have float32 as ever, and so have
+            tables that every worker holds. It needs an optimizer that moves single rows.
         allowed_networks: networks such as `'10.1.0.0/16'`, or addresses, that may connect to this
             job's servers besides the hosts of the job, for instance to debug with
             `tf.Session('grpc://...')`. `'0.0.0.0/0'` lets everybody connect. Those in the
@@ -93,11 +98,6 @@ class ParallaxStrategy:
         require_private_servers: whether to raise `PublicServerError` where the operating system
             does not let this job close its servers to hosts outside the job. By default, a warning
             says so. Whoever connects to a TensorFlow server can run any graph there.
-        row_dtype: `'float16'` has servers keep the rows of all float32 tables in 16 bits, which
-            halves their memory and what a pull sends; a step's sums are rounded up or down by
-            chance, so that they are right in the mean. A dict from names of tables does so for some
-            of them. The model, files and the optimizer's slots have float32 as ever, and so have
-            tables that every worker holds. It needs an optimizer that moves single rows.
 
     Attributes:
         request: what was asked of the plan, a `plan_request.Request`.

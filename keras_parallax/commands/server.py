@@ -13,7 +13,6 @@ from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.engine.failures import probe
 from keras_parallax.engine.job import private_sockets
 from keras_parallax.engine.job.allowed_hosts import (
-    AllowedHosts,
     allowed_hosts,
     checked_networks,
 )
@@ -22,7 +21,7 @@ from keras_parallax.engine.job.dedicated_servers import (
     ServerFacts,
     WaitingServer,
 )
-from keras_parallax.engine.job.job_privacy import own_addresses
+from keras_parallax.engine.job.job_privacy import host_facts
 from keras_parallax.errors import PlanError
 
 _PROBE_SECONDS = 1.0
@@ -57,8 +56,9 @@ class _EndSignals:
 @click.option('--keep', is_flag=True, help='Wait for the next job when a job is gone.')
 @click.option(
     '--allow', metavar='NETWORK', multiple=True,
-    help='A network or address whose hosts may connect; may be given several times. By default, '
-    'everybody may connect until a job comes, and then the hosts of the job.',
+    help='A network or address whose hosts can connect while the server waits, and later besides '
+    'the hosts of its job, which must be among them; may be given several times. By default, '
+    'everybody can connect until a job comes.',
 )  # fmt: skip
 @click.option('--assignment', hidden=True)
 def command(port: int, keep: bool, allow: Sequence[str], assignment: Optional[str]) -> None:
@@ -83,7 +83,7 @@ def command(port: int, keep: bool, allow: Sequence[str], assignment: Optional[st
         if assignment is not None:
             _start_anew([*options, '--assignment', assignment], signals)
     else:
-        _serve(JobAssignment.from_text(assignment), port, networks, signals)
+        _serve(JobAssignment.from_text(assignment), port, signals)
         if keep and not signals.by:
             _say('the job is gone')
             _start_anew(options, signals)
@@ -102,19 +102,9 @@ def _options(port: int, keep: bool, networks: Sequence[str]) -> List[str]:
     return ['--port', str(port)] + ['--keep'] * keep + allowed
 
 
-def _close(port: int, allowed: AllowedHosts) -> None:
-    """Closes the server on a port to hosts that are not allowed, or says why it is open."""
-    problem = private_sockets.restrict_port(port, allowed)
-    if problem:
-        _say('any host can connect and run any graph here: %s (docs/servers.md)' % problem)
-    else:
-        private_sockets.close_strangers(port, allowed)
-
-
-def _facts() -> ServerFacts:
+def _facts(networks: Sequence[str]) -> ServerFacts:
     return ServerFacts(
-        socket.gethostname(),
-        own_addresses(),
+        host_facts(networks),
         private_sockets.kernel_problem(one_host=False),
         private_sockets.kernel_problem(one_host=True),
     )
@@ -129,9 +119,17 @@ def _wait_for_job(port: int, networks: Sequence[str], signals: _EndSignals) -> O
             test.bind(('', port))
         except OSError as error:
             raise click.ClickException('Port %d: %s.' % (port, error.strerror)) from error
-    server = WaitingServer(port, _facts())
+    facts = _facts(networks)
+    server = WaitingServer(port, facts)
     if networks:
-        _close(port, allowed_hosts(own_addresses(), False, networks))
+        # Further hosts may be those of the job that is to come.
+        allowed = allowed_hosts([facts.host], facts.host.identity)._replace(one_host=False)
+        problem = private_sockets.restrict_port(port, allowed)
+        if problem:
+            raise click.ClickException('Port %d cannot be closed to others: %s.' % (port, problem))
+        private_sockets.keep_out(port, allowed)
+    else:
+        _say('any host can connect until a job comes, and run any graph; --allow says which may')
     _say('listening on port %d of every interface of %s' % (port, socket.gethostname()))
     while not signals.by:
         if server.came.wait(0.2):
@@ -148,17 +146,20 @@ def _start_anew(options: List[str], signals: _EndSignals) -> None:
     os.execv(sys.executable, [sys.executable, '-m', 'keras_parallax', 'server', *options])
 
 
-def _serve(
-    assignment: JobAssignment, port: int, networks: Sequence[str], signals: _EndSignals
-) -> None:
+def _serve(assignment: JobAssignment, port: int, signals: _EndSignals) -> None:
     """Serves a job until it is gone, or until told to end."""
     server = tf.train.Server(
         tf.train.ClusterSpec(assignment.cluster), assignment.job, assignment.task
     )
     allowed = assignment.allowed
-    if networks:
-        allowed = AllowedHosts((*allowed.networks, *networks), False)
-    _close(port, allowed)
+    problem = private_sockets.restrict_port(port, allowed)
+    if problem:
+        # The job knows whether the kernel was going to refuse.
+        if private_sockets.kernel_problem(allowed.one_host) is None:
+            raise click.ClickException('Port %d cannot be closed to others: %s.' % (port, problem))
+        _say('any host can connect, and run any graph: %s (docs/servers.md)' % problem)
+    else:
+        private_sockets.keep_out(port, allowed)
     workers = [
         address
         for job, addresses in sorted(assignment.cluster.items())

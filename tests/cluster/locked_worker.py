@@ -23,7 +23,7 @@ start_server = tf.train.Server
 def start_locked(*arguments, **named):
     server = start_server(*arguments, **named)
     port = int(tf.compat.as_str(server.target).rpartition(':')[2])
-    everybody = AllowedHosts(ALL_ADDRESSES, False)
+    everybody = AllowedHosts((), ALL_ADDRESSES, False)
     assert private_sockets.restrict_port(port, everybody) is None
     for listener in private_sockets._sockets_on(port):
         listener.setsockopt(socket.SOL_SOCKET, SO_LOCK_FILTER, 1)

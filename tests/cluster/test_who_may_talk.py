@@ -192,7 +192,7 @@ def blocks(language):
 
 def close(cluster, folder):
     """Follows the page on the hosts of the job."""
-    (table,), (commands,) = blocks('nft'), blocks('bash')
+    (table,), (*_, commands) = blocks('nft'), blocks('bash')
     (folder / 'parallax.nft').write_text(table)
     addresses = ', '.join(cluster.address(host) for host in JOB_HOSTS)
     commands, count = re.subn(r"\{ [\d./, ]+ \}'", "{ %s }'" % addresses, commands)

@@ -1,7 +1,7 @@
 """Which hosts may connect to the servers of a job. Pure functions."""
 
 import ipaddress
-from typing import Any, Iterable, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Set, Tuple
 
 from keras_parallax.engine.job.packet_filter import Network
 from keras_parallax.errors import PlanError
@@ -13,26 +13,50 @@ NETWORKS_VARIABLE = 'KERAS_PARALLAX_ALLOWED_NETWORKS'
 _LOOPBACK = ('127.0.0.0/8', '::1')
 
 
+class HostFacts(NamedTuple):
+    """What a process of a job tells the others about the network of its host.
+
+    Attributes:
+        name: the host's name.
+        identity: a text that two processes share if and only if they have one network: hosts, and
+            containers with a network of their own, differ.
+        addresses: of the host's network interfaces.
+        networks: further networks that may connect to the job.
+    """
+
+    name: str
+    identity: str
+    addresses: Sequence[str]
+    networks: Sequence[str] = ()
+
+
 class AllowedHosts(NamedTuple):
     """The hosts that may connect to a server.
 
     Attributes:
-        networks: texts of networks (`'10.0.0.0/8'`) and addresses, those of this host among them.
-        only_this_host: whether all workers and dedicated servers run on one host.
+        addresses: of the job's hosts, and those by which a host reaches itself.
+        networks: networks that the user allows besides, as texts (`'10.0.0.0/8'`).
+        one_host: whether the whole job runs on the host of the server.
     """
 
+    addresses: Tuple[str, ...]
     networks: Tuple[str, ...]
-    only_this_host: bool
+    one_host: bool
+
+    @property
+    def only_this_host(self) -> bool:
+        """Whether nobody may connect but processes on the host of the server."""
+        return self.one_host and not self.networks
 
     @property
     def everybody(self) -> bool:
         """Whether nothing is to be closed, because the user allowed networks of prefix 0."""
-        return any(network.prefixlen == 0 for network in self.parsed)
+        return any(ipaddress.ip_network(network).prefixlen == 0 for network in self.networks)
 
     @property
     def parsed(self) -> List[Network]:
-        """The networks as `ipaddress` has them."""
-        return [ipaddress.ip_network(network) for network in self.networks]
+        """All that may connect, as `ipaddress` has it."""
+        return [ipaddress.ip_network(one) for one in (*self.addresses, *self.networks)]
 
     def admit(self, address: str) -> bool:
         """Whether an address may connect. IPv4 addresses may be mapped into IPv6."""
@@ -46,31 +70,51 @@ class AllowedHosts(NamedTuple):
 LOOPBACK_ADDRESS = '127.0.0.1'
 
 
-def allowed_hosts(
-    addresses: Iterable[str], one_host: bool, extra: Sequence[str] = ()
-) -> AllowedHosts:
-    """The hosts that may connect to the servers of a job.
+def allowed_hosts(facts: Sequence[HostFacts], identity: str) -> AllowedHosts:
+    """The hosts that may connect to the servers on one host of a job.
+
+    An address that several hosts have, such as that of a bridge for containers, is allowed to none
+    of the others: it does not tell hosts of the job from what is behind such a bridge.
 
     Args:
-        addresses: those of every network interface of the job's hosts. Addresses with a scope
-            (`fe80::1%eth0`) are left out, because workers do not find each other by them.
-        one_host: whether all workers and dedicated servers run on one host.
-        extra: networks that may connect besides.
+        facts: of every process of the job.
+        identity: of the host of the servers.
 
     Example:
         ```python
-        >>> allowed_hosts(['10.0.0.1', 'fe80::1%eth0'], False).networks
-        ('10.0.0.1', '127.0.0.0/8', '::1')
-        >>> allowed_hosts([], True, ['10.1.0.0/16']).only_this_host
-        False
+        >>> first = HostFacts('first', 'a', ['10.0.0.1', '172.17.0.1', 'fe80::1%eth0'])
+        >>> second = HostFacts('second', 'b', ['10.0.0.2', '172.17.0.1'], ['10.1.0.0/16'])
+        >>> allowed = allowed_hosts([first, second], 'b')
+        >>> allowed.addresses
+        ('10.0.0.1', '10.0.0.2', '127.0.0.0/8', '172.17.0.1', '::1')
+        >>> allowed.networks, allowed.one_host
+        (('10.1.0.0/16',), False)
         ```
     """
-    own = {str(ipaddress.ip_address(one)) for one in addresses if not _has_scope(one)}
-    return AllowedHosts(tuple(sorted(own.union(_LOOPBACK, extra))), one_host and not extra)
+    holders: Dict[str, Set[str]] = {address: {identity} for address in _LOOPBACK}
+    for one in facts:
+        for address in one.addresses:
+            if not (_has_scope(address) or ipaddress.ip_address(address).is_loopback):
+                holders.setdefault(address, set()).add(one.identity)
+    return AllowedHosts(
+        tuple(
+            sorted(
+                address
+                for address, identities in holders.items()
+                if len(identities) == 1 or identity in identities
+            )
+        ),
+        tuple(sorted({network for one in facts for network in one.networks})),
+        {one.identity for one in facts} == {identity},
+    )
 
 
 def _has_scope(address: str) -> bool:
-    return '%' in address or ipaddress.ip_address(address).is_link_local
+    # Workers do not find each other by `fe80::1%eth0`.
+    if '%' in address:
+        return True
+    parsed = ipaddress.ip_address(address)
+    return parsed.version == 6 and parsed.is_link_local
 
 
 def checked_networks(networks: Any) -> Tuple[str, ...]:
@@ -87,6 +131,11 @@ def checked_networks(networks: Any) -> Tuple[str, ...]:
     """
     if isinstance(networks, str):
         networks = [networks]
+    if not isinstance(networks, (list, tuple, set, frozenset)):
+        raise PlanError(
+            "allowed_networks must be a list of networks such as '10.1.0.0/16', but %r was given."
+            % (networks,)
+        )
     return tuple(sorted({_checked(one, 'allowed_networks') for one in networks}))
 
 

@@ -13,7 +13,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from keras_parallax.compat.tensorflow_api import abandon_session, tf
 from keras_parallax.engine.failures import probe
-from keras_parallax.engine.job.allowed_hosts import AllowedHosts
+from keras_parallax.engine.job.allowed_hosts import AllowedHosts, HostFacts
 from keras_parallax.errors import ServerLostError
 
 #: TensorFlow's names of a server that waits, and of its queue, as the servers of earlier versions
@@ -55,30 +55,34 @@ class JobAssignment(NamedTuple):
     def from_text(cls, text: str) -> 'JobAssignment':
         """The assignment that `to_text` has written."""
         fields = json.loads(text)
-        networks, only_this_host = fields.pop('allowed')
-        return cls(allowed=AllowedHosts(tuple(networks), only_this_host), **fields)
+        addresses, networks, one_host = fields.pop('allowed')
+        return cls(allowed=AllowedHosts(tuple(addresses), tuple(networks), one_host), **fields)
 
 
 class ServerFacts(NamedTuple):
-    """What a waiting server tells a job about its host.
+    """What a waiting server tells a job.
 
     Attributes:
-        host: its name.
-        addresses: of its network interfaces.
+        host: the `HostFacts`.
         problem: why it cannot close its port to hosts outside a job, in words, or `None`.
         loopback_problem: the same for a job of one host.
     """
 
-    host: str
-    addresses: List[str]
+    host: HostFacts
     problem: Optional[str]
     loopback_problem: Optional[str]
+
+    @classmethod
+    def from_data(cls, data: Any) -> 'ServerFacts':
+        """The facts, of what JSON has made of them."""
+        host, problem, loopback_problem = data
+        return cls(HostFacts(*host), problem, loopback_problem)
 
     def problem_with(self, allowed: AllowedHosts) -> Optional[str]:
         """Why the server cannot close its port to all but the hosts that may connect, or `None`."""
         if allowed.everybody:
             return None
-        return self.loopback_problem if allowed.only_this_host else self.problem
+        return self.loopback_problem if allowed.one_host else self.problem
 
 
 class WaitingServer:
@@ -135,7 +139,8 @@ def ask(addresses: Sequence[str]) -> List[ServerFacts]:
             if time.monotonic() > deadline:
                 raise ServerLostError(
                     'No server answers at %s; start one there with: keras-parallax server --port '
-                    '%s' % (address, address.rsplit(':', 1)[1])
+                    '%s (this host must be among those of its --allow, if it has that)'
+                    % (address, address.rsplit(':', 1)[1])
                 )
             time.sleep(0.2)
     return [_ask(address, deadline) for address in addresses]
@@ -146,29 +151,32 @@ def _ask(address: str, deadline: float) -> ServerFacts:
         with tf.Graph().as_default():
             text, problem = _run(address, _queue(_FACTS).dequeue())
         if problem is None:
-            return ServerFacts(*json.loads(tf.compat.as_str(text)))
+            return ServerFacts.from_data(json.loads(tf.compat.as_str(text)))
         if isinstance(problem, tf.errors.InvalidArgumentError):
             raise ServerLostError('The server at %s serves another job.' % address)
         if time.monotonic() > deadline:
             raise ServerLostError(
-                'The server at %s does not answer (%s).' % (address, _first_line(problem))
+                'The server at %s does not answer, or runs another version of keras-parallax (%s).'
+                % (address, _first_line(problem))
             )
 
 
-def assign(cluster: Dict[str, List[str]], job: str, allowed: AllowedHosts) -> Optional[str]:
+def assign(
+    cluster: Dict[str, List[str]], job: str, allowed: Sequence[AllowedHosts]
+) -> Optional[str]:
     """Tells waiting servers which job they are to serve, and waits until they serve it.
 
     Args:
         cluster: dict from TensorFlow's job names to lists of addresses.
         job: the job name of the dedicated servers.
-        allowed: the hosts that may connect to them.
+        allowed: the hosts that may connect to each of them.
 
     Returns:
         What is wrong with one of them, as a sentence that names its address, or `None`.
     """
     addresses = cluster[job]
     for task, address in enumerate(addresses):
-        text = JobAssignment(cluster, job, task, allowed).to_text()
+        text = JobAssignment(cluster, job, task, allowed[task]).to_text()
         with tf.Graph().as_default():
             _, problem = _run(address, _queue(_QUEUE).enqueue(text))
         if isinstance(problem, tf.errors.InvalidArgumentError):

@@ -11,12 +11,12 @@ from keras_parallax.compat.horovod_api import connects_by_host_name, hvd
 from keras_parallax.compat.jemalloc import free_pages
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.engine.failures.diagnosis import different_calls
-from keras_parallax.engine.job import devices, job_privacy, launchers, rendezvous_server
+from keras_parallax.engine.job import devices, launchers, rendezvous_server
 from keras_parallax.engine.job.activity import Activity
-from keras_parallax.engine.job.allowed_hosts import networks_of
+from keras_parallax.engine.job.allowed_hosts import HostFacts, networks_of
 from keras_parallax.engine.job.collectives import Gatherer, run_beside
 from keras_parallax.engine.job.hosts import aggregation_helps, hosts_of
-from keras_parallax.engine.job.job_privacy import HostFacts, JobPrivacy
+from keras_parallax.engine.job.job_privacy import JobPrivacy, host_facts
 from keras_parallax.engine.job.process_end import ProcessEnd
 from keras_parallax.engine.job.rank_watch import RankWatch
 from keras_parallax.engine.job.shard_servers import ShardServers
@@ -66,7 +66,6 @@ class Job:
         allowed_networks: Sequence[str] = (),
     ) -> None:
         self.step_timeout, self.allowed_networks = step_timeout, tuple(allowed_networks)
-        networks = sorted({*allowed_networks, *networks_of(os.environ)})
         self.given_config = config or tf.ConfigProto()
         given = list(earlier) + [self.given_config]
         # The first session of the process, which is one of ours, settles it.
@@ -81,6 +80,7 @@ class Job:
             launchers.check_host_name(socket.gethostname(), os.environ)
         self.watch.meet(os.environ)
         with self.watch.starting():
+            networks = sorted({*allowed_networks, *networks_of(os.environ)})
             hvd.init()
             self.rank, self.size, self.local_rank = hvd.rank(), hvd.size(), hvd.local_rank()
             card = devices.card_of(self.rank, self.size, self.local_rank, os.environ)
@@ -91,7 +91,7 @@ class Job:
             self._gatherer = Gatherer('main')
         # Runs before Horovod's own exit handler, which was registered by `hvd.init()`.
         atexit.register(self.watch.finish)
-        facts = HostFacts(job_privacy.own_addresses(), networks)
+        facts = host_facts(networks)
         if self.size == 1:
             self.privacy = JobPrivacy(self, [facts])
         else:

@@ -25,12 +25,13 @@ class WatchInterface(Protocol):
 class PrivacyInterface(Protocol):
     """What the parts of a job ask of its `JobPrivacy`."""
 
-    def include(self, dedicated: Sequence[ServerFacts], one_host: bool) -> AllowedHosts:
-        """The hosts that may connect, with those of dedicated servers."""
+    def include(self, dedicated: Sequence[ServerFacts]) -> None:
+        """Takes dedicated servers among the processes of the job."""
 
-    def close_server(
-        self, addresses: Sequence[str], dedicated: Sequence[str], allowed: AllowedHosts
-    ) -> None:
+    def allowed(self, identity: Optional[str] = None) -> AllowedHosts:
+        """The hosts that may connect to servers on a host of the job, by default on this one."""
+
+    def close_server(self, addresses: Sequence[str], dedicated: Sequence[str]) -> None:
         """Closes this worker's TensorFlow server. A collective call."""
 
 

@@ -7,20 +7,30 @@ a file descriptor of this process, so this process can tell the kernel what to l
 import contextlib
 import ctypes
 import errno
+import ipaddress
 import os
 import socket
-from typing import Any, Iterator, Optional
-
-import psutil
+import stat
+import threading
+import time
+from typing import Iterator, Optional, Sequence
 
 from keras_parallax.engine.job import packet_filter
 from keras_parallax.engine.job.allowed_hosts import AllowedHosts
+from keras_parallax.logs import logger
 
 #: Of <asm-generic/socket.h>; the module `socket` of Python lacks it.
 _SO_ATTACH_FILTER = 26
 
-#: How long `kernel_problem` waits for a connection on the loopback.
-_TRIAL_SECONDS = 0.5
+#: Of the same file.
+_SO_DOMAIN = 39
+
+#: How long `kernel_problem` waits on the loopback for a connection that is to come about, and for
+#: one that is not.
+_FRIEND_SECONDS, _STRANGER_SECONDS = 5, 0.3
+
+#: Seconds between the calls of `keep_out`.
+_REPETITIONS = (1, 4, 15, 50)
 
 
 class _Program(ctypes.Structure):
@@ -42,14 +52,22 @@ def restrict(listener: socket.socket, allowed: AllowedHosts) -> Optional[str]:
     Returns:
         Why the kernel refuses, as a clause such as `'CAP_NET_ADMIN is missing'`, or `None`.
     """
-    if allowed.everybody:
+    if allowed.everybody or (allowed.only_this_host and _bind_to_loopback(listener)):
         return None
-    if allowed.only_this_host:
-        # Linux 5.7 and newer need no privilege for this, older kernels CAP_NET_RAW.
-        with contextlib.suppress(OSError):
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b'lo')
-            return None
-    instructions = packet_filter.program(allowed.parsed)
+    problem = _filter(listener, allowed.parsed)
+    if problem and allowed.one_host and _bind_to_loopback(listener):
+        logger.warning(
+            'Only this host can connect to this job; the allowed networks %s cannot, because %s.',
+            ', '.join(allowed.networks),
+            problem,
+        )
+        return None
+    return problem
+
+
+def _filter(listener: socket.socket, networks: Sequence[packet_filter.Network]) -> Optional[str]:
+    """Has the kernel drop packets from outside some networks; returns as `restrict` does."""
+    instructions = packet_filter.program(networks)
     code = ctypes.create_string_buffer(packet_filter.packed(instructions))
     program = _Program(len(instructions), ctypes.cast(code, ctypes.c_void_p))
     try:
@@ -59,6 +77,14 @@ def restrict(listener: socket.socket, allowed: AllowedHosts) -> Optional[str]:
     except OSError as error:
         return _in_words(error)
     return None
+
+
+def _bind_to_loopback(listener: socket.socket) -> bool:
+    # Linux 5.7 and newer need no privilege for this, older kernels CAP_NET_RAW.
+    with contextlib.suppress(OSError):
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b'lo')
+        return True
+    return False
 
 
 def _in_words(error: OSError) -> str:
@@ -90,22 +116,52 @@ def close_strangers(port: int, allowed: AllowedHosts) -> None:
                 connection.shutdown(socket.SHUT_RDWR)
 
 
+def keep_out(port: int, allowed: AllowedHosts) -> None:
+    """Calls `close_strangers` now, and in a thread for as long as late connections may come.
+
+    A connection of which the kernel had heard before the port was closed may become complete, and
+    be accepted, as long as the kernel repeats its answer: 63 s (`tcp_synack_retries` of Linux).
+    """
+    close_strangers(port, allowed)
+    if not allowed.everybody:
+        threading.Thread(target=_keep_out, args=[port, allowed], daemon=True).start()
+
+
+def _keep_out(port: int, allowed: AllowedHosts) -> None:
+    for seconds in _REPETITIONS:
+        time.sleep(seconds)
+        close_strangers(port, allowed)
+
+
 def _sockets_on(port: int) -> Iterator[socket.socket]:
     """Duplicates of this process's TCP sockets on a local port, each closed after its turn."""
-    process: Any = psutil.Process()
-    # psutil 6 renamed it.
-    connections = getattr(process, 'net_connections', None) or process.connections
-    found = []
-    with contextlib.suppress(psutil.Error):  # /proc may be hidden; `restrict_port` says so then.
-        found = connections('tcp')
-    for one in found:
-        if one.laddr.port != port or one.fd < 0:
-            continue
-        with contextlib.suppress(OSError):  # It may have been closed since.
-            with socket.socket(one.family, one.type, fileno=os.dup(one.fd)) as made:
-                # Another socket may have taken the place of one that was closed.
-                if made.getsockname()[1] == port:
-                    yield made
+    for name in os.listdir('/proc/self/fd'):
+        with contextlib.suppress(OSError):  # It is no TCP socket, or has been closed since.
+            duplicate = os.dup(int(name))
+            try:
+                found = _tcp_socket(duplicate)
+            except OSError:
+                os.close(duplicate)
+                raise
+            with found:
+                if found.getsockname()[1] == port:
+                    yield found
+
+
+def _tcp_socket(descriptor: int) -> socket.socket:
+    if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+        raise OSError(errno.ENOTSOCK, 'not a socket')
+    # Python 3.6 does not find out the family by itself.
+    probe = socket.socket(socket.AF_INET, socket.SOCK_STREAM, fileno=descriptor)
+    try:
+        family, kind = (
+            probe.getsockopt(socket.SOL_SOCKET, option) for option in (_SO_DOMAIN, socket.SO_TYPE)
+        )
+    finally:
+        probe.detach()
+    if family not in (socket.AF_INET, socket.AF_INET6) or kind != socket.SOCK_STREAM:
+        raise OSError(errno.EINVAL, 'not a TCP socket')
+    return socket.socket(family, socket.SOCK_STREAM, fileno=descriptor)
 
 
 def kernel_problem(one_host: bool) -> Optional[str]:
@@ -121,20 +177,23 @@ def kernel_problem(one_host: bool) -> Optional[str]:
     with socket.socket() as listener:
         listener.bind(('', 0))
         listener.listen(8)
-        problem = restrict(listener, AllowedHosts((friend,), one_host))
+        if one_host:
+            problem = restrict(listener, AllowedHosts((), (), True))
+        else:
+            problem = _filter(listener, [ipaddress.ip_network(friend)])
         if problem:
             return problem
         port = listener.getsockname()[1]
-        if not _connects(friend, port):
+        if not _connects(friend, port, _FRIEND_SECONDS):
             return 'the kernel lets nobody connect to a socket that is closed to others'
-        if not one_host and _connects(stranger, port):
+        if not one_host and _connects(stranger, port, _STRANGER_SECONDS):
             return 'the kernel takes a filter and does not apply it'
     return None
 
 
-def _connects(source: str, port: int) -> bool:
+def _connects(source: str, port: int, seconds: float) -> bool:
     try:
-        socket.create_connection(('127.0.0.1', port), _TRIAL_SECONDS, (source, 0)).close()
+        socket.create_connection(('127.0.0.1', port), seconds, (source, 0)).close()
         return True
     except OSError:
         return False

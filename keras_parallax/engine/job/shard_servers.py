@@ -5,7 +5,7 @@ import time
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from keras_parallax.engine.failures import probe
-from keras_parallax.engine.job import dedicated_servers, job_privacy, worker_servers
+from keras_parallax.engine.job import dedicated_servers, worker_servers
 from keras_parallax.engine.job.allowed_hosts import (
     LOOPBACK_ADDRESS,
     AllowedHosts,
@@ -86,22 +86,19 @@ class ShardServers:
                 # 'host' and `None` differ only in which workers' servers hold shards.
                 return served[0], place_servers(wanted, job.size, first_ranks)
         dedicated = self._ask(addresses) if addresses else []
-        # Servers with the addresses of this host run on it, and not in a container beside it.
-        own_addresses = set(job_privacy.own_addresses())
-        one_host = len(job.hosts) == 1 and all(
-            set(one.addresses) == own_addresses for one in dedicated
-        )
-        own_address = LOOPBACK_ADDRESS if one_host else worker_servers.find_own_address()
-        if one_host:
+        job.privacy.include(dedicated)
+        own_address = LOOPBACK_ADDRESS
+        if job.privacy.allowed().one_host:
             addresses = [loopback_address(address) for address in addresses]
+        else:
+            own_address = worker_servers.find_own_address()
         started = worker_servers.start_servers(
             job.rank, job.config, job.gather, own_address, addresses
         )
         self.server, server_job = started.server, started.server_job
-        allowed = job.privacy.include(dedicated, one_host)
         if addresses:
-            self._assign(started, allowed)
-        job.privacy.close_server(started.cluster[WORKER_JOB], addresses, allowed)
+            self._assign(started, [job.privacy.allowed(one.host.identity) for one in dedicated])
+        job.privacy.close_server(started.cluster[WORKER_JOB], addresses)
         wanted = tuple(addresses) or wanted
         servers = place_servers(wanted, job.size, first_ranks, server_job)
         self._dedicated.update(
@@ -124,9 +121,9 @@ class ShardServers:
         facts, problem = self._job.gather([facts, problem])[0]
         if problem:
             raise ServerLostError(problem)
-        return [ServerFacts(*one) for one in facts]
+        return list(map(ServerFacts.from_data, facts))
 
-    def _assign(self, started: worker_servers.Started, allowed: AllowedHosts) -> None:
+    def _assign(self, started: worker_servers.Started, allowed: Sequence[AllowedHosts]) -> None:
         """Tells dedicated servers that they are to serve this job. A collective call."""
         problem = None
         if self._job.rank == 0:

@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from keras_parallax.engine.job import dedicated_servers
-from keras_parallax.engine.job.allowed_hosts import allowed_hosts
+from keras_parallax.engine.job.allowed_hosts import AllowedHosts, HostFacts
 from keras_parallax.engine.job.dedicated_servers import (
     JobAssignment,
     ServerFacts,
@@ -16,8 +16,9 @@ from keras_parallax.engine.job.dedicated_servers import (
 )
 from keras_parallax.errors import ServerLostError
 
-FACTS = ServerFacts('gpu-7', ['10.0.0.7'], 'no filter', None)
-ALLOWED = allowed_hosts(['10.0.0.1', '10.0.0.2'], False)
+HOST = HostFacts('gpu-7', 'a', ['10.0.0.7'], ['10.7.0.0/16'])
+FACTS = ServerFacts(HOST, 'no filter', None)
+ALLOWED = AllowedHosts(('10.0.0.1', '10.0.0.2'), ('10.7.0.0/16',), False)
 
 
 def free_port():
@@ -64,16 +65,16 @@ def test_a_waiting_server_tells_each_job_that_asks_about_its_host(server, port):
 
 
 def test_the_reason_why_a_server_stays_open_depends_on_the_hosts_of_the_job():
-    several, one = allowed_hosts([], False), allowed_hosts([], True)
-    assert FACTS.problem_with(several) == 'no filter' and FACTS.problem_with(one) is None
-    assert FACTS.problem_with(allowed_hosts([], False, ['0.0.0.0/0'])) is None
+    assert FACTS.problem_with(ALLOWED) == 'no filter'
+    assert FACTS.problem_with(ALLOWED._replace(one_host=True)) is None
+    assert FACTS.problem_with(ALLOWED._replace(networks=('0.0.0.0/0',))) is None
 
 
 def test_a_server_learns_of_its_job(server, port, monkeypatch):
     monkeypatch.setattr(dedicated_servers, '_TAKE_SECONDS', 0)
     cluster = {'worker': ['a:1'], 'server_7': ['127.0.0.1:%d' % port]}
     # It would start anew, which this one does not.
-    problem = assign(cluster, 'server_7', ALLOWED)
+    problem = assign(cluster, 'server_7', [ALLOWED])
     assert problem.endswith('It was told of this job, but does not serve it.')
     assert server.came.wait(30)
     assert JobAssignment.from_text(server.assignment) == JobAssignment(

@@ -8,16 +8,30 @@ import pytest
 from keras_parallax.engine.failures import probe
 from keras_parallax.engine.job import (
     dedicated_servers,
-    job_privacy,
     shard_servers,
     worker_servers,
 )
+from keras_parallax.engine.job.allowed_hosts import HostFacts
 from keras_parallax.engine.job.dedicated_servers import ServerFacts
+from keras_parallax.engine.job.job_privacy import JobPrivacy
 from keras_parallax.engine.job.shard_servers import ShardServers
 from keras_parallax.errors import PlanError, ServerLostError
 
+HERE = HostFacts('h', 'a', ['10.0.0.1'])
 
-def job_of(size, gather, close_server=None):
+
+class Privacy(JobPrivacy):
+    """That of one worker, which closes nothing."""
+
+    def __init__(self):
+        super().__init__(SimpleNamespace(rank=0), [HERE])
+        self.closed = []
+
+    def close_server(self, addresses, dedicated):
+        self.closed.append((addresses, list(dedicated)))
+
+
+def job_of(size, gather):
     return SimpleNamespace(
         size=size,
         rank=0,
@@ -26,16 +40,14 @@ def job_of(size, gather, close_server=None):
         gather=gather,
         call=lambda name: contextlib.ExitStack(),
         watch=SimpleNamespace(lost=[]),
-        privacy=SimpleNamespace(
-            include=lambda facts, one_host: ('allowed', one_host), close_server=close_server
-        ),
+        privacy=Privacy(),
     )
 
 
 @pytest.fixture
 def dedicated(monkeypatch):
     """One worker with a dedicated server, of which nobody looks whether it lives."""
-    started, hosts = [], {'a': ['10.0.0.1'], 'b': ['10.0.0.2']}
+    started, hosts = [], {'a': 'a', 'b': 'b'}
 
     def start_servers(rank, config, gather, address, addresses):
         started.append((address, list(addresses)))
@@ -47,15 +59,21 @@ def dedicated(monkeypatch):
     monkeypatch.setattr(
         dedicated_servers,
         'ask',
-        lambda addresses: [ServerFacts('h', hosts[one[0]], None, None) for one in addresses],
+        lambda addresses: [
+            ServerFacts(HostFacts('h', hosts[one[0]], ['10.0.0.2']), None, None)
+            for one in addresses
+        ],
     )
     assigned = []
     monkeypatch.setattr(dedicated_servers, 'assign', lambda *told: assigned.append(told))
     monkeypatch.setattr(ShardServers, '_look_after', lambda servers, addresses: None)
-    closed = []
-    servers = ShardServers(job_of(1, lambda value: [value], lambda *told: closed.append(told)))
+    job = job_of(1, lambda value: [value])
     return SimpleNamespace(
-        servers=servers, started=started, hosts=hosts, assigned=assigned, closed=closed
+        servers=ShardServers(job),
+        started=started,
+        hosts=hosts,
+        assigned=assigned,
+        closed=job.privacy.closed,
     )
 
 
@@ -81,23 +99,21 @@ def test_the_same_servers_are_started_once(dedicated):
     assert layout.addresses == ('a:1', 'b:1') and layout.owners == (0, 0)
 
 
-@pytest.mark.parametrize('of_second', [None, ['172.17.0.2']])
+@pytest.mark.parametrize('of_second', ['a', 'a container'])
 def test_a_job_of_one_host_keeps_to_the_loopback_and_one_with_a_container_does_not(
     dedicated, of_second
 ):
-    own = job_privacy.own_addresses()
-    dedicated.hosts.update(a=own, b=of_second or own)
+    dedicated.hosts['b'] = of_second
     _, layout = dedicated.servers.serve(['a:1', 'b:2'])
-    one_host = of_second is None
+    one_host = of_second == 'a'
     addresses = ['127.0.0.1:1', '127.0.0.1:2'] if one_host else ['a:1', 'b:2']
     own_address = '127.0.0.1' if one_host else 'myhost'
     assert dedicated.started == [(own_address, addresses)]
     assert list(layout.addresses) == addresses
-    allowed = 'allowed', one_host
-    ((closed, reached, by),) = dedicated.closed
-    assert (closed, list(reached), by) == ([own_address + ':1'], addresses, allowed)
-    ((cluster, server_job, told),) = dedicated.assigned
-    assert cluster[server_job] == addresses and told == allowed
+    assert dedicated.closed == [([own_address + ':1'], addresses)]
+    ((cluster, server_job, allowed),) = dedicated.assigned
+    assert cluster[server_job] == addresses
+    assert [one.one_host for one in allowed] == 2 * [one_host]
 
 
 def test_a_server_that_serves_the_job_no_more_is_a_problem(dedicated, monkeypatch):
