@@ -95,7 +95,7 @@ def test_a_server_that_is_not_there_is_named_with_what_to_do():
     assert outcome.code == 1
     assert re.search(
         r'ServerLostError: No server answers at 127.0.0.1:(\d+); start one there with: '
-        r'keras-parallax server --port \1\n',
+        r'keras-parallax server --port \1 ',
         outcome.output,
     ), outcome.output
 
