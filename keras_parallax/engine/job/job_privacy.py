@@ -3,7 +3,6 @@
 import os
 import socket
 import time
-import uuid
 from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 import psutil
@@ -34,17 +33,13 @@ def host_facts(networks: Sequence[str] = ()) -> HostFacts:
         for entry in entries
         if entry.family in families
     }
-    return HostFacts(socket.gethostname(), _identity(), sorted(addresses), list(networks))
-
-
-def _identity() -> str:
-    """The boot of the kernel and the network namespace of this process."""
+    name = socket.gethostname()
     try:
         with open('/proc/sys/kernel/random/boot_id') as file:
-            return '%s %d' % (file.read().strip(), os.stat('/proc/self/ns/net').st_ino)
-    except OSError:
-        # Nothing is taken for the same host then, so nothing is bound to the loopback.
-        return uuid.uuid4().hex
+            identity = '%s %d' % (file.read().strip(), os.stat('/proc/self/ns/net').st_ino)
+    except OSError:  # Some sandboxes hide them.
+        identity = ' '.join([name, *sorted(addresses)])
+    return HostFacts(name, identity, sorted(addresses), list(networks))
 
 
 class JobPrivacy:
@@ -60,13 +55,12 @@ class JobPrivacy:
     """
 
     problems: List[Tuple[str, str]]
+    _servers: List[HostFacts]
+    _reported: Set[Tuple[str, str]]
 
     def __init__(self, job: Any, facts: Sequence[HostFacts]) -> None:
         self._job, self._workers, self._servers = job, list(facts), []
-        self.problems = []
-        self._reported: Set[Tuple[str, str]] = set()
-
-    _servers: List[HostFacts]
+        self.problems, self._reported = [], set()
 
     def allowed(self, identity: Optional[str] = None) -> AllowedHosts:
         """The hosts that may connect to servers on a host of the job.
