@@ -61,15 +61,10 @@ class FedRows(_BASE):
     def __init__(self, rows: Any, fed: FedHyperparameters, make_rows: Callable[..., Any]) -> None:
         super().__init__('FedRows')
         self.rows, self.fed, self.fed_tensors = rows, fed, (fed.placeholder,)
+        # The optimizer of Keras 3 counts the steps. A variable would cost two runs of a session for
+        # each model, to initialize and broadcast it.
+        self._iterations = _Uncounted()
         self._make_rows = make_rows
-
-    @property
-    def iterations(self) -> Any:
-        """No variable: the optimizer of Keras 3 counts the steps.
-
-        A variable would cost two runs of a session for each model, to initialize and broadcast it.
-        """
-        return _Uncounted()
 
     def rows_of_v2(self) -> Any:
         """How it moves rows, as `RowsOfV2` has it."""
