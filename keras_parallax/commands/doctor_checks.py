@@ -168,7 +168,7 @@ def check_launcher(problem: Optional[Tuple[str, str]]) -> List[Finding]:
     return [Finding(WARNING, 'launcher', None, *problem)]
 
 
-def check_servers(host: str, facts: Facts, slots: int, hosts: int = 1) -> List[Finding]:
+def check_servers(host: str, facts: Facts, slots: int, hosts: int) -> List[Finding]:
     """Whether hosts outside a job could connect to its servers.
 
     Args:
@@ -209,7 +209,7 @@ def check_servers(host: str, facts: Facts, slots: int, hosts: int = 1) -> List[F
     return [Finding(WARNING, check, host, message, remedy)]
 
 
-def check_host(host: str, facts: Facts, slots: int, hosts: int = 1) -> List[Finding]:
+def check_host(host: str, facts: Facts, slots: int, hosts: int) -> List[Finding]:
     """All checks of one host by itself; the arguments of `check_servers`."""
     return (
         check_versions(host, facts)

@@ -51,7 +51,7 @@ def verdicts(findings):
 
 
 def test_a_good_host_is_ok_in_every_line():
-    findings = doctor_checks.check_host('h', facts(), 2)
+    findings = doctor_checks.check_host('h', facts(), 2, 1)
     assert set(verdicts(findings)) == {OK}
     assert [finding.check for finding in findings] == [
         'versions', 'controllers', 'GPU', 'servers', 'disk',
@@ -178,7 +178,7 @@ def test_servers_that_the_kernel_leaves_open_are_warned_of_unless_they_are_filte
 def test_a_public_address_of_open_servers_is_named(address):
     closing = {'one host': 'an old kernel', 'several hosts': 'an old kernel'}
     found = facts(closing=closing, interfaces={'eth0': ['10.0.0.1'], 'eth1': [address]})
-    (finding,) = doctor_checks.check_servers('h', found, 2)
+    (finding,) = doctor_checks.check_servers('h', found, 2, 1)
     assert address in finding.message and '10.0.0.1' not in finding.message
 
 
