@@ -23,6 +23,7 @@ ON_TENSORFLOW_2 = (
     'tests/parallel/test_async.py',
     'tests/parallel/test_barrier.py',
     'tests/parallel/test_behaviour.py',
+    'tests/parallel/test_cards.py',
     'tests/parallel/test_compiling.py',
     'tests/parallel/test_criteo.py',
     'tests/parallel/test_dynamic.py',

@@ -11,7 +11,7 @@ import numpy as np
 from keras_parallax import atomic_files
 from keras_parallax.checkpoint import keras_file_write, saved_model_check, write_once
 from keras_parallax.checkpoint.weight_pairs import paired_weights
-from keras_parallax.compat import keras_api
+from keras_parallax.compat import keras_api, session_config
 from keras_parallax.compat.keras_api import KerasPackage
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.engine.tables.id_index import index_of, to_predict
@@ -106,7 +106,7 @@ def _export(
     try:
         with atomic_files.folder_aside(path) as aside, _random_state_kept():
             # Not `with tf.Session()`: Keras would take it for the model's graph as well.
-            with tf.Graph().as_default(), contextlib.closing(tf.Session()) as own:
+            with tf.Graph().as_default(), contextlib.closing(_session()) as own:
                 with _session_of(package, own, session):
                     package.backend.set_learning_phase(0)
                     with to_predict():
@@ -121,6 +121,11 @@ def _export(
         if isinstance(error, CheckpointError):
             raise
         raise CheckpointError(atomic_files.why_unwritten(path, error)) from error
+
+
+def _session() -> Session:
+    # Tables may be larger than the memory of a card.
+    return tf.Session(config=session_config.without_card())
 
 
 def _made_again(model: Model, custom_objects: Optional[Dict[str, Any]]) -> Model:

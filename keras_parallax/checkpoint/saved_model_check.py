@@ -7,13 +7,14 @@ import numpy as np
 
 from keras_parallax.checkpoint import sample_inputs
 from keras_parallax.checkpoint.keras_file_write import unique_names
-from keras_parallax.compat import graph_queries, keras_api, tensorflow_api
+from keras_parallax.compat import graph_queries, keras_api, session_config, tensorflow_api
 from keras_parallax.compat.tensorflow_api import VARIABLES, tf
 from keras_parallax.errors import CheckpointError, IdOutOfRangeError
 from keras_parallax.framework_types import Array, Layer, Model, Session, Tensor, Variable
 
-#: Differences up to this part of the largest number of an output are those of rounding.
-_TOLERANCE, _TOLERANCE_OF_HALF = 1e-3, 2e-2
+#: Differences up to this part of the largest number of an output are those of rounding. A card may
+#: multiply with 10 bits after the point (TF32), where the export is tried on the CPU.
+_TOLERANCE, _TOLERANCE_OF_HALF, _TOLERANCE_OF_CARD = 1e-3, 2e-2, 1e-2
 
 _LOOKUPS = {'Gather', 'GatherV2', 'ResourceGather'}
 
@@ -110,7 +111,8 @@ def _first_that_works(
 
 
 def _predicted_by_export(folder: str, model: Model, inputs: Sequence[Array]) -> List[Array]:
-    with tf.Graph().as_default(), tf.Session() as session:
+    config = session_config.without_card()
+    with tf.Graph().as_default(), tf.Session(config=config) as session:
         tags = [tf.saved_model.tag_constants.SERVING]
         signature = tf.saved_model.loader.load(session, tags, folder).signature_def[
             tf.saved_model.signature_constants.DEFAULT_SERVING_SIGNATURE_DEF_KEY
@@ -157,7 +159,8 @@ def _differing(expected: Sequence[Array], other: Sequence[Array]) -> Optional[Tu
             if not np.array_equal(first, second):
                 return number, 1
             continue
-        share = _TOLERANCE_OF_HALF if first.dtype == np.float16 else _TOLERANCE
+        share = _TOLERANCE_OF_CARD if tensorflow_api.has_card() else _TOLERANCE
+        share = _TOLERANCE_OF_HALF if first.dtype == np.float16 else share
         first, second = np.asarray(first, np.float64), np.asarray(second, np.float64)
         finite = first[np.isfinite(first)]
         bound = share * np.abs(finite).max() if finite.size else 0

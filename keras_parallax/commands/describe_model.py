@@ -15,7 +15,7 @@ import h5py
 
 from keras_parallax import layers, optimizers
 from keras_parallax.checkpoint import keras_file_read
-from keras_parallax.compat import keras_api
+from keras_parallax.compat import keras_api, session_config
 from keras_parallax.compat.keras_api import KerasPackage
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.engine.session import graph_scope
@@ -184,7 +184,7 @@ def _session_for_settings(model: Model) -> Iterator[None]:
     weights = set(model.weights)
     for weight in weights:
         keras_api.mark_initialized(weight)
-    with tf.Session() as session:
+    with tf.Session(config=session_config.without_card()) as session:
         others = [variable for variable in tf.global_variables() if variable not in weights]
         session.run([variable.initializer for variable in others])
         yield

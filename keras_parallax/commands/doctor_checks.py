@@ -7,6 +7,7 @@ import ipaddress
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 from keras_parallax.compat.supported_versions import python_problem, supported_on, version_problem
+from keras_parallax.planning.units import counted
 
 OK, WARNING, FAILURE = 'ok', 'warning', 'failure'
 
@@ -108,8 +109,8 @@ def check_controllers(host: str, facts: Facts) -> List[Finding]:
     return [Finding(OK, check, host, message % facts['mpirun'])]
 
 
-def check_gpu(host: str, facts: Facts) -> List[Finding]:
-    """Whether graphics cards and libraries go together."""
+def check_gpu(host: str, facts: Facts, slots: int) -> List[Finding]:
+    """Whether graphics cards, libraries and the number of workers go together."""
     check, cuda, cards = 'GPU', facts['cuda'], facts['cards']
     if cuda is None:
         # That TensorFlow cannot be imported is said elsewhere.
@@ -135,6 +136,17 @@ def check_gpu(host: str, facts: Facts) -> List[Finding]:
     if not cards:
         message = 'A TensorFlow for graphics cards, but no card.'
         return [Finding(WARNING, check, host, message, 'Look at the driver with nvidia-smi.')]
+    if slots > cards:
+        message = '%s, but %s: TensorFlow refuses a card that is not there.' % (
+            counted(slots, 'worker'),
+            counted(cards, 'graphics card'),
+        )
+        remedy = (
+            'Start at most one worker for each card, or share cards: keras-parallax run '
+            '--resources FILE, with the line %s: %s'
+            % (host, ', '.join(str(worker % cards) for worker in range(slots)))
+        )
+        return [Finding(WARNING, check, host, message, remedy)]
     if not (facts['horovod_built'] or {}).get('nccl'):
         message = 'Horovod was built without NCCL: dense gradients are reduced in host memory.'
         remedy = 'HOROVOD_GPU_ALLREDUCE=NCCL ' + _how_to_get_horovod(facts)
@@ -214,7 +226,7 @@ def check_host(host: str, facts: Facts, slots: int, hosts: int) -> List[Finding]
     return (
         check_versions(host, facts)
         + check_controllers(host, facts)
-        + check_gpu(host, facts)
+        + check_gpu(host, facts, slots)
         + check_servers(host, facts, slots, hosts)
         + check_disk(host, facts)
     )

@@ -28,15 +28,16 @@ class Host(NamedTuple):
 def hosts_of(text: str) -> List[Host]:
     """The hosts that a resource file names, a list of `Host`s.
 
-    A line is in the format of Parallax's resource files (`worker1: 0, 1`, a worker for each card)
-    or of Horovod's host files (`worker1 slots=2`). `#` begins a comment.
+    A line is in the format of Parallax's resource files (`worker1: 0, 1`) or of Horovod's host
+    files (`worker1 slots=2`). The former has the number of a card for each worker; workers with
+    the same number share the card. `#` begins a comment.
 
     Args:
         text: what the file contains.
 
     Raises:
-        ValueError: a line is in neither format, a host or a card is named twice, some hosts have
-            cards and others have none, or no host is named.
+        ValueError: a line is in neither format, a host is named twice, some hosts have cards and
+            others have none, or no host is named.
 
     Example:
         ```python
@@ -71,8 +72,6 @@ def _host(number: int, line: str) -> Host:
             raise ValueError(
                 'line %d, %r, must have numbers of cards after the colon' % (number, line)
             )
-        if len(set(map(int, words))) < len(words):
-            raise ValueError('line %d, %r, names a card twice' % (number, line))
         return Host(name, max(1, len(words)), tuple(map(int, words)))
     match = _OF_HOROVOD.fullmatch(line)
     if not match or not re.fullmatch('[1-9][0-9]*', match.group(2) or '1'):

@@ -201,8 +201,8 @@ def _say(sentence: str) -> None:
 @click.command(context_settings={'allow_interspersed_args': False})
 @click.option(
     '--resources', 'file', type=click.File(), metavar='FILE',
-    help='A file that names the hosts: lines like `worker1: 0, 1`, with the numbers of its cards, '
-    'or like `worker1 slots=2`. LAUNCHER is then the script and its arguments.',
+    help='A file that names the hosts: lines like `worker1: 0, 1`, with the number of a card for '
+    'each worker, or like `worker1 slots=2`. LAUNCHER is then the script and its arguments.',
 )  # fmt: skip
 @click.option(
     '--max-restarts', type=click.IntRange(min=0), default=3, show_default=True,

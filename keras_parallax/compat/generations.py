@@ -133,7 +133,10 @@ class Generation(Protocol):
         """The Python of a `tf.function`."""
 
     def sorts_sums(self, width: int) -> bool:
-        """Whether sums of rows of a width are faster when sorted."""
+        """Whether the CPU sums rows of a width faster after sorting them."""
+
+    def visible_cards(self) -> Optional[int]:
+        """How many graphics cards TensorFlow sees; `None` if that cannot be known yet."""
 
     def group_by_window(
         self,

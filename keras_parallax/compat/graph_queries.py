@@ -38,6 +38,10 @@ _SHARES_MEMORY = {
 }  # fmt: skip
 
 
+#: Operations that stand for the storage of a variable.
+_VARIABLES = {'VariableV2', 'VarHandleOp'}
+
+
 #: Operations that write a whole variable.
 WRITES = {
     'Assign',
@@ -242,6 +246,19 @@ def is_lookup(operation: Operation, tensor: Tensor) -> bool:
         return True
     axis = tensorflow_api.constant_value(operation.inputs[2])
     return axis is not None and int(axis) == 0
+
+
+def variable_looked_up(operation: Operation) -> Optional[Operation]:
+    """The operation of the variable of which an operation gathers rows; else `None`.
+
+    Given any operation; in a loop or a branch as well.
+    """
+    if operation.type not in _GATHERS or not is_lookup(operation, operation.inputs[0]):
+        return None
+    source = operation.inputs[0].op
+    while source.type in TRANSPARENT | ENTRANCES | {'Cast'}:
+        source = source.inputs[0].op
+    return source if source.type in _VARIABLES else None
 
 
 def after_writes(variables: Iterable[Variable]) -> Set[Operation]:

@@ -4,7 +4,7 @@ from keras_parallax.compat.installed_frameworks import generation, tf
 from keras_parallax.framework_types import Tensor
 
 
-def segment_sum(values: Tensor, segments: Tensor, count: Tensor) -> Tensor:
+def segment_sum(values: Tensor, segments: Tensor, count: Tensor, on_card: bool = False) -> Tensor:
     """The sum of the rows of each segment.
 
     Of wide rows, TensorFlow 2 adds those of one segment after the other's in less time than it
@@ -16,13 +16,14 @@ def segment_sum(values: Tensor, segments: Tensor, count: Tensor) -> Tensor:
         values: rows `[n] + row_shape`.
         segments: the segment of each row, `[n]` int32 or int64, at least 0 and below `count`.
         count: the number of segments, a scalar; those without rows are 0.
+        on_card: whether the sum may be computed on a graphics card, where sorting saves no time.
 
     Returns:
         A tensor `[count] + row_shape`. The last bits depend on the order in which rows are added.
     """
     width = values.shape[1:].num_elements()
     is_float = values.dtype in (tf.float32, tf.float64)
-    if not (is_float and width and generation.sorts_sums(width)):
+    if on_card or not (is_float and width and generation.sorts_sums(width)):
         return tf.unsorted_segment_sum(values, segments, count)
     # Of equal numbers it has the first one first.
     order = tf.nn.top_k(-segments, tf.size(segments)).indices

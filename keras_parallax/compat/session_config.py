@@ -8,8 +8,7 @@ whatever later ones ask for: so every configuration here asks for the same.
 import os
 from typing import Any, Dict, List, Sequence
 
-from keras_parallax.compat.installed_frameworks import generation
-from keras_parallax.compat.tensorflow_api import tf
+from keras_parallax.compat.installed_frameworks import generation, tf
 
 #: What a strategy says itself: with which tasks a session deals, and that all share variables.
 _OF_OTHER_CLUSTERS = ('device_filters', 'cluster_def', 'isolate_session_state')
@@ -88,17 +87,24 @@ def of_local(config: Any) -> Any:
     return changed
 
 
+def without_card() -> Any:
+    """The configuration of a session that leaves graphics cards alone.
+
+    A session without a configuration would take the memory of every card, and TensorFlow refuses
+    it in a process whose other sessions see another card.
+    """
+    return _with_threads(tf.ConfigProto(device_count={'GPU': 0}))
+
+
 def of_collectives() -> Any:
     """The session configuration of small collective calls, without a card.
 
     Its operations have a thread of their own: what the workers tell each other does not wait for a
     model's, nor the other way round.
     """
-    return _with_threads(
-        tf.ConfigProto(
-            device_count={'GPU': 0}, inter_op_parallelism_threads=1, use_per_session_threads=True
-        )
-    )
+    config = without_card()
+    config.inter_op_parallelism_threads, config.use_per_session_threads = 1, True
+    return config
 
 
 #: What a user has given for the threads inside operations, which the process has once.

@@ -88,9 +88,17 @@ IGNORED_METHODS = ()
 
 
 def sorts_sums(width: int) -> bool:
-    """Whether sums of rows are made faster by sorting them; see `segment_sums`."""
+    """Whether the CPU sums rows faster after sorting them; see `segment_sums`."""
     del width
     return False
+
+
+def visible_cards() -> Optional[int]:
+    """How many graphics cards TensorFlow sees; `None` if that cannot be known yet.
+
+    TensorFlow 1 takes the memory of all cards when it is asked for their number.
+    """
+    return None if tf.test.is_built_with_cuda() else 0
 
 
 def group_by_window(

@@ -109,6 +109,8 @@ def python_of(function: Any) -> Callable[..., Any]:
 
 sorts_sums = tensorflow_1.sorts_sums
 
+visible_cards = tensorflow_1.visible_cards
+
 USUAL_KERAS = 'tf.keras'
 
 KERAS_PACKAGES = tensorflow_1.KERAS_PACKAGES

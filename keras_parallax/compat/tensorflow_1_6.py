@@ -109,6 +109,8 @@ IGNORED_METHODS = tensorflow_1.IGNORED_METHODS
 
 sorts_sums = tensorflow_1.sorts_sums
 
+visible_cards = tensorflow_1.visible_cards
+
 group_by_window = tensorflow_1.group_by_window
 
 keras_module = tensorflow_1.keras_module

@@ -68,8 +68,13 @@ def python_of(function: Any) -> Callable[..., Any]:
 
 
 def sorts_sums(width: int) -> bool:
-    """Whether sums of rows are made faster by sorting them; see `segment_sums`. No card does so."""
-    return width >= 128 and not tensorflow.config.list_physical_devices('GPU')
+    """Whether the CPU sums rows faster after sorting them; see `segment_sums`."""
+    return width >= 128
+
+
+def visible_cards() -> Optional[int]:
+    """How many graphics cards TensorFlow sees; `None` if that cannot be known yet."""
+    return len(tensorflow.config.list_physical_devices('GPU'))
 
 
 def group_by_window(

@@ -7,6 +7,7 @@ import contextlib
 import importlib
 from typing import Any, Callable, Dict, Iterable, Iterator, Optional, Sequence, Set, Tuple
 
+from keras_parallax.compat import session_config
 from keras_parallax.compat.installed_frameworks import generation, tf
 from keras_parallax.framework_types import Array, Operation, Session, Tensor, Variable
 
@@ -42,6 +43,11 @@ VARIABLES = (tf.Variable, AnyResourceVariable)
 
 #: The class of variables that nobody has asked for another kind of.
 UsualVariable = ResourceVariable if generation.BY_RESOURCE else tf.Variable
+
+
+def has_card() -> bool:
+    """Whether operations may run on a graphics card."""
+    return generation.visible_cards() != 0
 
 
 def replace_input(operation: Operation, index: int, tensor: Tensor) -> None:
@@ -171,6 +177,11 @@ def static_shape(tensor: Any) -> Any:
 def is_in_control_flow(tensor: Any) -> bool:
     """Whether a tensor is computed, or an operation is, in a loop or a branch."""
     return getattr(tensor, 'op', tensor)._get_control_flow_context() is not None
+
+
+def shape_of_storage(operation: Operation) -> Any:
+    """The `tf.TensorShape` of the variable whose storage an operation stands for."""
+    return tf.TensorShape(operation.get_attr('shape'))
 
 
 def uncast(variable: Variable) -> Variable:
@@ -343,7 +354,8 @@ def value_without_devices(tensor: Tensor) -> Array:
     for node in definition.node:
         node.device = ''
         node.attr.pop('_class', None)
-    with tf.Graph().as_default() as graph, tf.Session(graph=graph) as session:
+    config = session_config.without_card()
+    with tf.Graph().as_default() as graph, tf.Session(graph=graph, config=config) as session:
         return session.run(tf.import_graph_def(definition, return_elements=[tensor.name]))[0]
 
 

@@ -1,6 +1,6 @@
 """The devices of a job's tasks."""
 
-from typing import Mapping
+from typing import Any, Mapping, Optional
 
 from keras_parallax.errors import PlanError
 
@@ -32,6 +32,53 @@ def card_of(rank: int, size: int, local_rank: int, environ: Mapping[str, str]) -
             'each worker.' % (rank, GPUS_VARIABLE, text, size)
         )
     return int(cards[rank])
+
+
+def card_problem(config: Any, cards: Optional[int], rank: int, host: str) -> Optional[str]:
+    """A sentence if a worker is to use a card that its host does not have.
+
+    Args:
+        config: the `tf.ConfigProto` of the worker's sessions.
+        cards: how many cards TensorFlow sees on the host; `None` if that is not known.
+        rank: the worker's rank.
+        host: the name of its host.
+    """
+    named = config.gpu_options.visible_device_list
+    wanted = [int(card) for card in named.split(',') if card.strip().isdigit()]
+    if not cards or all(card < cards for card in wanted):
+        return None
+    return no_card(named, rank, host) % ('TensorFlow sees %d there, numbered from 0' % cards)
+
+
+#: What TensorFlow says first where it is given a card that is not there.
+_LISTED = "'visible_device_list' listed an invalid"
+
+
+def card_error(config: Any, error: Any, rank: int, host: str) -> Optional[str]:
+    """A sentence if an error of TensorFlow says that a card is not there; else `None`.
+
+    TensorFlow 1 says so when a server or a session is made, and not before.
+
+    Args:
+        config: the `tf.ConfigProto` that it was made with.
+        error: the `OpError`.
+        rank: the worker's rank.
+        host: the name of its host.
+    """
+    message = error.message or ''
+    if _LISTED not in message:
+        return None
+    named = config.gpu_options.visible_device_list
+    return no_card(named, rank, host) % ('TensorFlow says: ' + message)
+
+
+def no_card(named: str, rank: int, host: str) -> str:
+    """The sentence about a card that is not there, with a place for what TensorFlow says."""
+    return (
+        'Rank %d must use graphics card %s of host %s, but %%s. Start at most one worker for each '
+        'card, or have workers share cards: start the job with `keras-parallax run --resources '
+        'FILE`, where the line `%s: 0, 0` gives card 0 to two workers.' % (rank, named, host, host)
+    )
 
 
 def worker_device(rank: int) -> str:

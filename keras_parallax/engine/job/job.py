@@ -8,6 +8,7 @@ from typing import Any, Callable, ContextManager, List, Optional, Sequence, Type
 
 from keras_parallax.compat import session_config
 from keras_parallax.compat.horovod_api import connects_by_host_name, hvd
+from keras_parallax.compat.installed_frameworks import generation
 from keras_parallax.compat.jemalloc import free_pages
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.engine.failures.diagnosis import different_calls
@@ -21,7 +22,7 @@ from keras_parallax.engine.job.process_end import ProcessEnd
 from keras_parallax.engine.job.rank_watch import RankWatch
 from keras_parallax.engine.job.shard_servers import ShardServers
 from keras_parallax.engine.job.write_order import WriteOrder
-from keras_parallax.errors import ScopeError, WorkerFailedError
+from keras_parallax.errors import PlanError, ScopeError, WorkerFailedError
 from keras_parallax.framework_types import Array, Config
 from keras_parallax.planning import costs
 
@@ -94,10 +95,12 @@ class Job:
         facts = host_facts(networks)
         if self.size == 1:
             self.privacy = JobPrivacy(self, [facts])
+            self._check_card()
         else:
             self.watch.start(self.rank)
             with self.call('the start of the job'):
                 self._meet(facts)
+                self._check_card()
                 self.privacy.close_meeting_points(self.watch.listener)
 
     def _meet(self, facts: HostFacts) -> None:
@@ -113,6 +116,14 @@ class Job:
         workers = -(-self.size // len(self.hosts))
         helps = aggregation_helps(self.hosts)
         self.cluster = costs.Cluster(len(self.hosts), workers, local_aggregation=helps)
+
+    def _check_card(self) -> None:
+        """Refuses a job in which a worker is to use a card that its host does not have."""
+        cards, host = generation.visible_cards(), socket.gethostname()
+        problem = devices.card_problem(self.config, cards, self.rank, host)
+        problems = list(filter(None, self.gather(problem)))
+        if problems:
+            raise PlanError(problems[0])
 
     @property
     def problem(self) -> Optional[BaseException]:

@@ -8,10 +8,10 @@ from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence
 import psutil
 
 from keras_parallax.compat.tensorflow_api import tf
-from keras_parallax.engine.job import launchers
+from keras_parallax.engine.job import devices, launchers
 from keras_parallax.engine.job.collectives import Gather
 from keras_parallax.engine.job.devices import WORKER_JOB
-from keras_parallax.errors import ParallaxError
+from keras_parallax.errors import ParallaxError, PlanError
 from keras_parallax.framework_types import Config, Server
 from keras_parallax.logs import logger
 
@@ -86,7 +86,9 @@ def start_servers(
         dedicated: addresses, with ports, of the dedicated servers.
 
     Raises:
-        ParallaxError: a worker found no port that its server could listen on.
+        ParallaxError: a worker's server could not be started, for instance because each time
+            another process took its port.
+        PlanError: a worker is to use a graphics card that is not there.
     """
     # A server that serves another job has other devices, so the two can never be mistaken.
     server_job = 'server_%s' % gather(uuid.uuid4().hex[:12])[0]
@@ -96,14 +98,23 @@ def start_servers(
             tasks[server_job] = list(dedicated)
         server: Server = None
         problem: Optional[str] = None
+        no_card: Optional[str] = None
         try:
             server = tf.train.Server(tf.train.ClusterSpec(tasks), WORKER_JOB, rank, config=config)
         except tf.errors.OpError as error:
             problem = 'rank %d at %s: %s' % (rank, tasks[WORKER_JOB][rank], error.message)
-        problems = [problem for problem in gather(problem) if problem]
+            no_card = devices.card_error(config, error, rank, socket.gethostname())
+        of_ranks = gather([problem, no_card])
+        for _, refusal in of_ranks:
+            if refusal:
+                raise PlanError(refusal)
+        problems = [problem for problem, _ in of_ranks if problem]
         if not problems:
             break
     else:
-        raise ParallaxError('No free port for the servers of: %s.' % '; '.join(problems))
+        raise ParallaxError(
+            'TensorFlow could not start a server, at ports that were free just before: %s.'
+            % '; '.join(problems)
+        )
     logger.debug('rank %d has a server; those of all workers: %s', rank, tasks[WORKER_JOB])
     return Started(server, server_job, tasks)

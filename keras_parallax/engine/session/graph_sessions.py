@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import socket
 import warnings
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Set
 
@@ -14,6 +15,7 @@ from keras_parallax.engine.session.session_scope import SessionScope
 from keras_parallax.engine.tables.initial_values import COPY_BYTES
 from keras_parallax.engine.tables.row_transfer import ShardedRows
 from keras_parallax.engine.tables.sharded_variable import ShardedVariable
+from keras_parallax.errors import PlanError
 from keras_parallax.framework_types import Array, Config, Operation, Session, Variable
 
 #: Every worker attaches its graphs in the same order, so the numbers agree between workers.
@@ -125,7 +127,14 @@ class GraphSessions:
         """
         with self._lock.held():
             earlier = self.session
-            self.session = ParallaxSession(self._scope, self.target, self._config)
+            try:
+                self.session = ParallaxSession(self._scope, self.target, self._config)
+            except tf.errors.InvalidArgumentError as error:
+                rank, host = self._job.rank, socket.gethostname()
+                problem = devices.card_error(self._config, error, rank, host)
+                if problem is None:
+                    raise
+                raise PlanError(problem) from error
             if earlier is not None:
                 earlier.retire()
             self.hand_to_keras()

@@ -4,6 +4,7 @@ from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 from keras_parallax.compat.graph_queries import ancestors, descendants
 from keras_parallax.engine.session import script_steps
+from keras_parallax.engine.session.lookup_guard import LookupGuard
 from keras_parallax.engine.session.scope_interface import (
     RunInterface,
     ScopeInterface,
@@ -42,6 +43,7 @@ class SessionRuns:
         # What has been looked through for steps of the script's own, and at which graph version.
         self._runners, self._not_steps = {}, {}
         self._fetches, self._looked_through = {}, None
+        self._guard = LookupGuard(scope)
 
     def note_train_step(self, operation: Operation, step: StepInterface) -> None:
         """Notes an operation that a model's `TrainStep` runs every time, and nothing else does."""
@@ -115,10 +117,13 @@ class SessionRuns:
     def redirect(self) -> Dict[str, Any]:
         """Has what is new in the graph use the shards of tables, before a session runs it.
 
+        Lookups of other variables check their ids from now on.
+
         Returns:
             A dict from names of tensors to what a session is to fetch instead of them.
         """
         with self._scope.lock.held():
+            self._guard.look_through()
             tables = self._former_tables()
             while tables and self._looked_through != self._graph.version:
                 version = self._graph.version
@@ -132,6 +137,8 @@ class SessionRuns:
     @property
     def is_redirected(self) -> bool:
         """Whether `redirect` has seen all of the graph, or there is nothing to redirect."""
+        if not self._guard.is_done:
+            return False
         return self._looked_through == self._graph.version or not self._former_tables()
 
     def _former_tables(self) -> List[Table]:

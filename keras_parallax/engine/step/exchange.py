@@ -23,17 +23,18 @@ from keras_parallax.framework_types import Operation, Queue, Slices, Tensor
 MEAN, SUM = 'mean', 'sum'
 
 
-def sum_by_row(pairs: Sequence[Tuple[Tensor, Tensor]]) -> RowGradients:
+def sum_by_row(pairs: Sequence[Tuple[Tensor, Tensor]], on_card: bool = False) -> RowGradients:
     """Sums the gradients of repeated rows: `RowGradients` of each once, as they first appear.
 
-    The pairs are row numbers `[n]`, repeats allowed, and values `[n] + row_shape`.
+    The pairs are row numbers `[n]`, repeats allowed, and values `[n] + row_shape`. The sum is on a
+    card or on the CPU, as `segment_sum` takes it.
     """
     if len(pairs) == 1 and graph_queries.has_no_repeats(pairs[0][0]):
         return RowGradients(*pairs[0])
     wide = max((rows.dtype for rows, _ in pairs), key=lambda dtype: dtype.size)
     unique, inverse = tf.unique(tf.concat([tf.cast(rows, wide) for rows, _ in pairs], 0))
     values = tf.concat([values for _, values in pairs], 0)
-    return RowGradients(unique, segment_sum(values, inverse, tf.size(unique)))
+    return RowGradients(unique, segment_sum(values, inverse, tf.size(unique), on_card))
 
 
 def merged(
@@ -155,7 +156,9 @@ def allgather(table: Table, gradients: RowGradients, exchange: Exchange) -> List
         )
         rows = unmerged(horovod_ops.allgather(gradients.rows, name=name + '.rows'))
         values = restore(unmerged(horovod_ops.allgather(small, name=name + '.values')))
-        gradients = sum_by_row([(rows, values)])
+        # A card adds the rows of a sum in any order, and the copies of the workers would differ.
+        with tf.device('/cpu:0'):
+            gradients = sum_by_row([(rows, values)])
     return [PartGradient(part, exchange.reduced(gradients)) for part in table.parts_of(0)]
 
 

@@ -12,6 +12,7 @@ from typing import (
     Union,
 )
 
+from keras_parallax.compat import tensorflow_api
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.engine.job import devices
 from keras_parallax.engine.step import asynchronous, whole_reads
@@ -112,9 +113,10 @@ class TableExchange:
         shared = {table for table in pulls if are_pulled_at_once(pulls[table], of_all)}
         with self._on_worker():
             connected, self._splits = connected_pulls(pulls, first, shared, self._exchange)
-        for table, of_step in connected.items():
-            for pull, own in zip(pulls[table], of_step):
-                self.connections += table.connections(pull, own.rows)
+            # What reads the rows of a group's members is on the CPU, where they have been pulled.
+            for table, of_step in connected.items():
+                for pull, own in zip(pulls[table], of_step):
+                    self.connections += table.connections(pull, own.rows)
         pulls = {**alone, **pulls, **connected}
         pushed = []
         for table in self._tables:
@@ -152,7 +154,7 @@ class TableExchange:
             for ids, output in sharding.lookups_in(table, self._members)
             if output in gradients
         ]
-        own = sum_by_row(of_lookups)
+        own = sum_by_row(of_lookups, on_card=tensorflow_api.has_card())
         self.touched.update(table.touched(None, own.rows))
         own, _ = self._batches.rows(own, None, table.name, table.row_shape)
         self.table_traffic.append(TableTraffic(table, [], [], [own.rows]))
@@ -162,13 +164,15 @@ class TableExchange:
         self, table: Exchanged, pulls: List[Pull], gradients: Dict[Tensor, Gradient]
     ) -> Pushed:
         """Sums the gradients of an `Exchanged` with shards; returns `Pushed`, by table."""
-        with self._on_worker():
+        # Repeated rows are summed on the card, if there is one.
+        with tf.device(devices.worker_device(self._exchange.rank)):
             by_pull: List[Tuple[RowGradients, Optional[SplitIds]]] = [
                 (RowGradients(pull.split.ids, table.gradients(pull, gradients)), pull.split)
                 for pull in pulls
                 # No gradient reaches what `tf.stop_gradient` holds still.
                 if not gradients.keys().isdisjoint(pull.outputs)
             ]
+        with self._on_worker():
             wholes = self._own.wholes.get(table, [])
             if wholes:
                 of_rows = [of_pull for of_pull, _ in by_pull]

@@ -177,7 +177,9 @@ class FormerStorage:
                 if not self._table.is_sharded:
                     with self.own():
                         return self._table.variable.read_value()
-                return self._table.linked(whole_of(self._table, fresh=bool(after)))
+                # What links a gradient to it runs on the CPU alone.
+                with tf.device('/cpu:0'):
+                    return self._table.linked(whole_of(self._table, fresh=bool(after)))
 
     def _read(self, after: Tuple[Operation, ...] = ()) -> Tensor:
         """A tensor of the whole table as it is after some operations."""

@@ -1,6 +1,18 @@
 """Pulls: the rows of a batch, each once, from the shards that hold them."""
 
-from typing import AbstractSet, Any, Dict, Iterable, List, Optional, Sequence, Tuple, cast
+import contextlib
+from typing import (
+    AbstractSet,
+    Any,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Optional,
+    Sequence,
+    Tuple,
+    cast,
+)
 
 from keras_parallax.compat import graph_queries, tensorflow_api
 from keras_parallax.compat.horovod_api import hvd
@@ -42,12 +54,21 @@ def pull(
     ids_of_lookups: Sequence[Tensor],
     compression: Any = hvd.Compression.none,
     link: bool = False,
+    readers: Sequence[str] = (),
 ) -> Pull:
     """Builds the `Pull` of a table's rows for some lookups, whose ids may be of any shape.
 
     Each row travels once however often the ids name it, and only from its shard. Gradients reach
     the table's handle, as a model's do, if there is to be a link. Running it raises an error that
     names the table if an id is outside it.
+
+    Args:
+        table: the table.
+        ids_of_lookups: the ids of each lookup.
+        compression: one of `hvd.Compression`: the form in which rows travel.
+        link: whether gradients reach the table's handle.
+        readers: the device on which each lookup repeats the rows, so that a card gets each row
+            once; if empty, the device of the rows.
     """
     wide = tf.int64 if any(ids.dtype == tf.int64 for ids in ids_of_lookups) else tf.int32
     flat = [tf.reshape(tf.cast(ids, wide), [-1]) for ids in ids_of_lookups]
@@ -67,8 +88,10 @@ def pull(
     rows = _linked(cast(Table, table), rows, split) if link else rows  # Only tables are linked.
     inverses = [inverse] if len(flat) == 1 else tf.split(inverse, [tf.size(ids) for ids in flat])
     outputs = []
-    for ids, part in zip(ids_of_lookups, inverses):
-        output = tf.gather(rows, tf.reshape(part, tf.shape(ids)))
+    for number, (ids, part) in enumerate(zip(ids_of_lookups, inverses)):
+        places = tf.reshape(part, tf.shape(ids))
+        with _only_on(readers[number] if readers else rows.device):
+            output = tf.gather(rows, places)
         output.set_shape(ids.shape.concatenate(table.row_shape))
         outputs.append(output)
     return Pull(split, rows, outputs, list(inverses), list(ids_of_lookups))
@@ -144,7 +167,9 @@ def redirect_lookups(
         groups.setdefault(key, []).append(lookup)
     for group in groups.values():
         with tf.device(devices.shard_device(rank)):
-            pulled = pull(table, [lookup.inputs[1] for lookup in group], link=True)
+            ids = [lookup.inputs[1] for lookup in group]
+            readers = [_reader_device(lookup, rank) for lookup in group]
+            pulled = pull(table, ids, link=True, readers=readers)
         outputs = [
             _redirect(lookup, pulled.rows, output) for lookup, output in zip(group, pulled.outputs)
         ]
@@ -157,6 +182,22 @@ def redirect_lookups(
     return replaced
 
 
+def _reader_device(lookup: Operation, rank: int) -> str:
+    """Where the rows of a lookup are needed: where the script puts it, or else the worker's card.
+
+    A device without a type lets TensorFlow choose: it takes the card if there is one.
+    """
+    is_chosen = tf.DeviceSpec.from_string(lookup.device).device_type is not None
+    return lookup.device if is_chosen else devices.worker_device(rank)
+
+
+@contextlib.contextmanager
+def _only_on(device: str) -> Iterator[None]:
+    """Has operations lie on a device, whatever the devices around it are."""
+    with tf.device(None), tf.device(device):
+        yield
+
+
 def pull_new_lookup(table: Table, ids: Tensor, rank: int) -> Tensor:
     """Builds the pull of a lookup made after its table was sharded, and returns the rows."""
     if not table.by_row:
@@ -164,7 +205,8 @@ def pull_new_lookup(table: Table, ids: Tensor, rank: int) -> Tensor:
     # `embedding_lookup` of TF 1.11 places what it builds beside the whole of the table.
     nowhere = tensorflow_api.colocated_with(None, ignore_existing=True)
     with nowhere, tf.device(devices.shard_device(rank)):
-        table.pulls.append(pull(table, [tf.convert_to_tensor(ids)], link=True))
+        readers = [devices.worker_device(rank)]
+        table.pulls.append(pull(table, [tf.convert_to_tensor(ids)], link=True, readers=readers))
     return table.pulls[-1].outputs[0]
 
 

@@ -128,7 +128,10 @@ class Table(Exchanged):
             if output in gradients
         ]
         inverses, values = [tf.concat(column, 0) for column in zip(*used)]
-        return segment_sum(values, inverses, tf.size(pull.split.ids))
+        # The sum is on the card that has the gradients, so that each row leaves it once.
+        with tf.device(pull.split.ids.device):
+            count = tf.size(pull.split.ids)
+        return segment_sum(values, inverses, count, on_card=tensorflow_api.has_card())
 
     def of_tables(self, part_gradient: PartGradient) -> List[PartGradient]:
         """As `Exchanged.of_tables`."""

@@ -10,7 +10,7 @@ from typing import Any, FrozenSet, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from keras_parallax.compat import graph_queries, keras_api
+from keras_parallax.compat import graph_queries, keras_api, session_config
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.engine.updates import update_dependencies
 from keras_parallax.engine.updates.optimizer_copies import Copies, named
@@ -138,7 +138,7 @@ class _Built:
         self, optimizer: Optimizer, described: Sequence[Described], rows: bool = False
     ) -> None:
         self.graph, self._described = tf.Graph(), described
-        self._session = tf.Session(graph=self.graph)
+        self._session = tf.Session(graph=self.graph, config=session_config.without_card())
         package = keras_api.package_of(optimizer)
         with self.graph.as_default(), self._session.as_default():
             loss = tf.placeholder(package.backend.floatx(), [], name='loss')

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from keras_parallax.commands import doctor_checks
+from keras_parallax.commands import doctor_checks, host_files
 from keras_parallax.commands.doctor_checks import FAILURE, OK, WARNING
 
 GOOD = {
@@ -142,15 +142,27 @@ def test_a_horovod_that_does_not_load_is_a_failure_with_its_reason():
     ],
 )
 def test_cards_libraries_and_packages_have_to_go_together(changes, verdict, words):
-    (finding,) = doctor_checks.check_gpu('h', facts(**changes))
+    (finding,) = doctor_checks.check_gpu('h', facts(**changes), 1)
     assert finding.verdict == verdict and words in finding.message
+
+
+@pytest.mark.parametrize('slots, verdict', [(2, OK), (3, WARNING)])
+def test_a_host_needs_a_card_for_each_worker_or_a_file_that_shares_them(slots, verdict):
+    nccl = {'gloo': True, 'mpi': False, 'nccl': True}
+    found = facts(cuda=FULL_CUDA, cards=2, horovod_built=nccl)
+    (finding,) = doctor_checks.check_gpu('h', found, slots)
+    assert finding.verdict == verdict
+    if slots > 2:
+        assert '3 workers' in finding.message and '2 graphics cards' in finding.message
+        line = finding.remedy.split('the line ')[1]
+        assert host_files.hosts_of(line) == [host_files.Host('h', 3, (0, 1, 0))]
 
 
 @pytest.mark.parametrize('cards, verdict', [(0, OK), (2, FAILURE)])
 def test_tensorflow_2_needs_the_libraries_where_there_are_cards(cards, verdict):
     cuda = {'built': True, 'missing': ['those of CUDA or cuDNN']}
     found = facts(tensorflow='2.21.0', cuda=cuda, cards=cards)
-    (finding,) = doctor_checks.check_gpu('h', found)
+    (finding,) = doctor_checks.check_gpu('h', found, 1)
     assert finding.verdict == verdict and '9.0' not in finding.remedy
 
 

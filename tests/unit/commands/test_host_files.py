@@ -3,6 +3,7 @@
 import pytest
 
 from keras_parallax.commands.host_files import Host, environ, hosts_of, launcher
+from keras_parallax.engine.job.devices import GPUS_VARIABLE
 
 PARALLAX = """
 # two machines with two cards each
@@ -27,13 +28,18 @@ def test_a_host_file_of_horovod_has_numbers_of_workers():
     assert hosts_of(HOROVOD) == [Host('worker1', 2, ()), Host('10.0.0.7', 1, ())]
 
 
+def test_workers_share_a_card_that_is_named_for_each_of_them():
+    hosts = hosts_of('worker1: 0, 0, 1')
+    assert hosts == [Host('worker1', 3, (0, 0, 1))]
+    assert environ(hosts) == {GPUS_VARIABLE: '0,0,1'}
+
+
 @pytest.mark.parametrize(
     'text, expected',
     [
         ('', 'it names no host'),
         ('# nothing\n\n', 'it names no host'),
         ('a: 0\nb: 0\na: 1', 'line 3 names the host a a second time'),
-        ('a: 0, 0', "line 1, 'a: 0, 0', names a card twice"),
         ('a: first', "line 1, 'a: first', must have numbers of cards after the colon"),
         ('a: -1', "line 1, 'a: -1', must have numbers of cards after the colon"),
         ('a slots=0', "line 1, 'a slots=0', must be like `worker1: 0, 1`"),

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from frameworks import TF2, tf
 
+from keras_parallax.compat.installed_frameworks import generation
 from keras_parallax.compat.segment_sums import segment_sum
 
 
@@ -30,6 +31,12 @@ def test_rows_are_summed_by_segment(row_shape, dtype, segments):
     np.testing.assert_allclose(total, expected, rtol=0, atol=100 * np.finfo(dtype).eps)
 
 
+def test_a_sum_on_a_card_is_not_sorted():
+    with tf.Graph().as_default() as graph:
+        segment_sum(tf.zeros([4, 128]), tf.zeros([4], tf.int32), tf.constant(2), on_card=True)
+        assert 'UnsortedSegmentSum' in {operation.type for operation in graph.get_operations()}
+
+
 @pytest.mark.parametrize('width', (3, 128))
 def test_no_rows_are_summed_to_zeros(width):
     total, expected, _ = summed(0, np.zeros(0, np.int32), 2, (width,), np.float32)
@@ -45,6 +52,8 @@ def test_no_rows_are_summed_to_zeros(width):
         ((128,), np.float16, False),
     ],
 )
-def test_wide_rows_are_sorted_with_tensorflow_2_alone(row_shape, dtype, is_sorted):
+def test_wide_rows_are_sorted_with_tensorflow_2_alone(monkeypatch, row_shape, dtype, is_sorted):
+    # On the CPU of a machine with a card as well.
+    monkeypatch.setattr(generation, 'visible_cards', lambda: 1)
     _, _, types = summed(4, np.array([1, 0, 1, 1], np.int32), 2, row_shape, dtype)
     assert ('UnsortedSegmentSum' in types) != is_sorted

@@ -1,15 +1,21 @@
 """Settings of the sessions of a worker."""
 
+import ast
 import os
+import pathlib
 import subprocess
 import sys
 
 import pytest
 
+import keras_parallax
 from keras_parallax.compat import session_config
 
 #: Where `python -c` finds no package; in the checkout it would find ours before the installed one.
 HERE = os.path.dirname(os.path.abspath(__file__))
+
+#: How Python reads `tf.Session`.
+_SESSION = ast.dump(ast.parse('tf.Session', mode='eval').body)
 
 
 @pytest.mark.parametrize('local_rank', [0, 3])
@@ -17,6 +23,21 @@ def test_a_worker_sees_its_own_card_only(local_rank):
     options = session_config.of_worker(local_rank).gpu_options
     assert options.visible_device_list == str(local_rank)
     assert options.allow_growth
+
+
+def test_a_session_without_a_card_has_none():
+    assert dict(session_config.without_card().device_count) == {'GPU': 0}
+
+
+def test_no_session_of_this_process_is_made_without_saying_which_card_it_takes():
+    """TensorFlow refuses a session that would see other cards than the first of its process."""
+    made = []
+    for path in pathlib.Path(keras_parallax.__file__).parent.rglob('*.py'):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and ast.dump(node.func) == _SESSION:
+                says = node.args or 'config' in [keyword.arg for keyword in node.keywords]
+                made.append((path.name, bool(says)))
+    assert len(made) > 5 and all(says for _, says in made), made
 
 
 def test_what_has_no_kernel_on_a_card_goes_to_the_cpu():

@@ -2,8 +2,16 @@
 
 import pytest
 
+from keras_parallax.compat import session_config
 from keras_parallax.compat.tensorflow_api import tf
-from keras_parallax.engine.job.devices import GPUS_VARIABLE, card_of, shard_device, worker_device
+from keras_parallax.engine.job.devices import (
+    GPUS_VARIABLE,
+    card_error,
+    card_of,
+    card_problem,
+    shard_device,
+    worker_device,
+)
 from keras_parallax.errors import PlanError
 
 
@@ -34,3 +42,23 @@ def test_cards_that_are_not_one_for_each_worker_are_refused(text):
         PlanError, match='On rank 1, KERAS_PARALLAX_GPUS is .*the numbers of 2 cards'
     ):
         card_of(1, 2, 1, {GPUS_VARIABLE: text})
+
+
+@pytest.mark.parametrize('card, cards', [(0, 1), (3, 4), (1, 0), (1, None)])
+def test_a_card_that_is_there_and_a_host_without_any_are_no_problem(card, cards):
+    assert card_problem(session_config.of_worker(card), cards, 1, 'h') is None
+
+
+def test_a_card_that_is_not_there_is_named_with_how_to_share_one():
+    problem = card_problem(session_config.of_worker(1), 1, 1, 'h')
+    for fact in ('Rank 1', 'card 1', 'host h', 'sees 1 there', '--resources', '`h: 0, 0`'):
+        assert fact in problem
+
+
+def test_what_tensorflow_says_of_a_card_that_is_not_there_is_understood():
+    config = session_config.of_worker(1)
+    said = "'visible_device_list' listed an invalid GPU id '1' but visible device count is 1"
+    problem = card_error(config, tf.errors.InvalidArgumentError(None, None, said), 1, 'h')
+    assert 'Rank 1' in problem and said in problem and '--resources' in problem
+    other = tf.errors.UnknownError(None, None, 'Could not start gRPC server')
+    assert card_error(config, other, 1, 'h') is None
