@@ -186,6 +186,8 @@ class ParallaxStrategy:
             # What Keras uses counts most.
             earlier = [config for config in reversed(configs) if config is not None]
             self._job = job.start(step_timeout or 0, config, earlier, networks)
+            if keras3:
+                keras3.use_cards(self._job)
             models.install()
             self._server = self._servers = None
             if architecture != ALLREDUCE:

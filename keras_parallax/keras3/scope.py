@@ -15,7 +15,7 @@ from typing import (
 
 import numpy as np
 
-from keras_parallax.compat import keras3_api
+from keras_parallax.compat import keras3_api, keras3_cards
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.engine.job.job import Job
 from keras_parallax.engine.updates.optimizers import RowsOfKeras3
@@ -221,6 +221,11 @@ def _without(option: Any, names: Container[str]) -> Any:
     if not isinstance(option, dict):
         return option
     return {name: value for name, value in option.items() if name not in names}
+
+
+def use_cards(job: Job) -> None:
+    """Has Keras's backend compute on the cards of this worker, and the engine on none."""
+    keras3_cards.use_cards(keras3_api.BACKEND, job.config, job.rank, job.size)
 
 
 def open_scope() -> Optional[Keras3Scope]:
