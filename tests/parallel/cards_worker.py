@@ -12,19 +12,23 @@ from frameworks import keras_module
 import keras_parallax as kp
 from keras_parallax.compat.installed_frameworks import generation
 
-#: Rows, width, lookups of an example: a table that goes alone, and two that are grouped.
-TABLES = ((5000, 512, 4), (1000, 64, 1), (1000, 64, 1))
-BATCH = 256
+#: Rows, width, lookups of an example: a table that goes alone, and two that are grouped. The sizes
+#: in `docs/gpus.md` are of others.
+TABLES = [
+    tuple(map(int, table.split('x')))
+    for table in os.environ.get('CARDS_TABLES', '5000x512x4 1000x64x1 1000x64x1').split()
+]
+BATCH = int(os.environ.get('CARDS_BATCH', '256'))
 _SUMS = {'UnsortedSegmentSum', 'SparseSegmentSumWithNumSegments', 'AddN'}
 _ARRIVALS = {'QueueDequeueV2', 'HorovodAllgather'}
 
 
 def batch(rank):
-    """The inputs and the target of a worker's batch: a few ids are frequent, as in real data."""
-    random = np.random.RandomState(rank)
-    ids = [
-        np.minimum(random.zipf(1.3, (BATCH, lookups)) - 1, rows - 1) for rows, _, lookups in TABLES
-    ]
+    """The inputs and the target of a worker's batch: row k is named in proportion to 1 / (k + 1)."""
+    random, ids = np.random.RandomState(rank), []
+    for rows, _, lookups in TABLES:
+        weights = 1 / np.arange(1, rows + 1)
+        ids.append(random.choice(rows, (BATCH, lookups), p=weights / weights.sum()))
     return ids, random.rand(BATCH, 1)
 
 
