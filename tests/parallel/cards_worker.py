@@ -24,7 +24,7 @@ _ARRIVALS = {'QueueDequeueV2', 'HorovodAllgather'}
 
 
 def batch(rank):
-    """The inputs and the target of a worker's batch: row k is named in proportion to 1 / (k + 1)."""
+    """Inputs and target of a worker: row k is named in proportion to 1 / (k + 1)."""
     random, ids = np.random.RandomState(rank), []
     for rows, _, lookups in TABLES:
         weights = 1 / np.arange(1, rows + 1)
