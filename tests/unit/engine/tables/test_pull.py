@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+import shards
 from frameworks import tf
 
-from keras_parallax.engine.tables.pull import Pull, merged_split, split_by_shard
+from keras_parallax.engine.tables.pull import Pull, merged_split, redirect_lookups, split_by_shard
 from keras_parallax.planning.placement import Shard, rows_of_shard
 
 
@@ -14,9 +15,9 @@ def test_the_rows_of_a_batch_of_words_spread_evenly_over_the_shards(count, expon
     rows, random = 200000, np.random.RandomState(0)
     words = random.zipf(exponent, 40000)
     ids = np.unique(words[words <= rows] - 1)
-    shards = [Shard(number, rows_of_shard(rows, count, number)) for number in range(count)]
+    planned = [Shard(number, rows_of_shard(rows, count, number)) for number in range(count)]
     with tf.Graph().as_default(), tf.Session() as session:
-        split = session.run(split_by_shard(tf.constant(ids), shards))
+        split = session.run(split_by_shard(tf.constant(ids), planned))
     shares = np.array([len(part) for part in split.rows]) / len(ids)
     # Twice as much on one server as on another would be noticed.
     np.testing.assert_allclose(shares, 1 / count, rtol=0.1)
@@ -29,10 +30,34 @@ def test_the_rows_of_a_batch_of_words_spread_evenly_over_the_shards(count, expon
 
 def test_what_several_pulls_ask_for_is_asked_once_and_each_finds_its_own():
     asked = [np.array([5, 2, 9], np.int32), np.array([], np.int32), np.array([9, 0, 5], np.int64)]
-    shards = [Shard(number, 5) for number in range(2)]
+    planned = [Shard(number, 5) for number in range(2)]
     with tf.Graph().as_default(), tf.Session() as session:
-        pulls = [Pull(split_by_shard(tf.constant(ids), shards), None, [], [], []) for ids in asked]
-        split, places = session.run(merged_split(pulls, shards))
+        pulls = [Pull(split_by_shard(tf.constant(ids), planned), None, [], [], []) for ids in asked]
+        split, places = session.run(merged_split(pulls, planned))
     assert sorted(split.ids) == [0, 2, 5, 9]
     for ids, own in zip(asked, places):
         np.testing.assert_array_equal(split.ids[own], ids)
+
+
+@pytest.mark.parametrize(
+    'chosen, expected',
+    [
+        ('', '/job:worker/task:1'),
+        ('/job:worker/task:1', '/job:worker/task:1'),
+        ('/job:worker/task:1/device:CPU:0', '/job:worker/task:1/device:CPU:0'),
+    ],
+)
+def test_rows_are_repeated_where_the_script_looks_them_up_or_where_tensorflow_wants(
+    chosen, expected
+):
+    with tf.Graph().as_default():
+        table = shards.table_of(np.ones((7, 2)), by_resource=shards.KINDS[-1])
+        ids = tf.placeholder(tf.int32, [None])
+        with tf.device(chosen):
+            lookup = tf.gather(table.variable, ids).op
+        lookup = lookup.inputs[0].op if lookup.type == 'Identity' else lookup
+        if lookup.type != 'ResourceGather':
+            pytest.skip('a gather of a reference stays where it is')
+        redirect_lookups(table, [lookup], set(), 1)
+        (output,) = table.pulls[-1].outputs
+        assert output.op.device == expected
