@@ -5,7 +5,7 @@
 
 Writes `results.json` and `results.md` into the folder of `--out` after every part, so that a run
 that is cut short still tells. The exit code is 1 if any check failed. Without a GPU sizes are
-small, and checks that need one are skipped. `README.md` beside this file says what each stage means.
+small, and checks that need one are skipped. `README.md` beside this file has the stages.
 """
 
 import argparse

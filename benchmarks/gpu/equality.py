@@ -11,6 +11,7 @@ import numpy as np
 from works import models, stack
 from works.stack import K, tf
 
+from gpu.parts import SPEED_WORKS
 from gpu.reporting import is_small, relative, report, report_error
 
 RANKS, STEPS, RATE = 2, 6, 0.1
@@ -34,10 +35,8 @@ def works():
     words = dict(vocabulary=2000, width=16, state=16, batch=16, noise=64)
     if not small:
         words = dict(vocabulary=50000, width=128, state=128, batch=64, noise=512)
-    return {
-        'deepfm': models.click_model(**clicks),
-        'language model': models.language_model(**words),
-    }
+    made = models.click_model(**clicks), models.language_model(**words)
+    return dict(zip(SPEED_WORKS, made))
 
 
 def numbers_for(shapes):
@@ -77,7 +76,8 @@ def train_plainly(folder):
         arrays = {'weight%d' % number: weight for number, weight in enumerate(weights)}
         np.savez(os.path.join(folder, name + '.npz'), losses=losses, moved=moved, **arrays)
         passed = min(moved) > 10 * BOUND
-        report(name, passed, '' if passed else 'training moves too little to compare', losses=losses,
+        reason = '' if passed else 'training moves too little to compare'
+        report(name, passed, reason, losses=losses,
                moved_least=min(moved), moved_most=max(moved))  # fmt: skip
 
 

@@ -64,11 +64,23 @@ def steps(training, batches, gather):
     return [max(of_ranks) for of_ranks in zip(*gather(seconds))], losses, (begin, end)
 
 
+class _WithGraphs:
+    """A session that tells the graphs of its devices, too."""
+
+    def __init__(self, session):
+        self._session, self.graph, self.close = session, session.graph, session.close
+
+    def run(self, fetches, feeds, options, metadata):
+        """As of `tf.Session`."""
+        options.output_partition_graphs = True
+        return self._session.run(fetches, feeds, options, metadata)
+
+
 def traced(training, batches):
     """A step's `RunMetadata`, from a second traced step: the first one prepares the trace."""
-    function, metadata = training.model.train_function, tf.RunMetadata()
+    function = training.model.train_function
     # Ours is wrapped, to refuse what a script may give to it.
-    function = getattr(function, '_function', function)
+    function, metadata = getattr(function, '_function', function), tf.RunMetadata()
     function.run_options = tf.RunOptions(
         trace_level=tf.RunOptions.FULL_TRACE, output_partition_graphs=True
     )
@@ -78,6 +90,19 @@ def traced(training, batches):
         metadata.Clear()
         training.step(*next(batches))
     return metadata
+
+
+def traced_at_server(training, batches):
+    """As `traced`, of a step whose session is at a server, as of hybrid on several ranks."""
+    from keras_parallax.engine.step.train_step import step_of
+    from keras_parallax.observing.traced_runs import Tracer
+
+    tracer = Tracer()
+    step_of(training.model).observers.append(tracer)
+    training.step(*next(batches))
+    tracer._session = _WithGraphs(tracer._session)
+    training.step(*next(batches))
+    return tracer.traced[-1][-1]
 
 
 def main(work_name, system, turn):
@@ -91,10 +116,13 @@ def main(work_name, system, turn):
            system=system, step_ms=1e3 * float(np.median(seconds)), steps=len(seconds),
            last_loss=losses[-1], begin=begin, end=end)  # fmt: skip
     if turn == '1' and training.model is not None:
-        metadata = traced(training, batches)
+        trace = traced_at_server if system == 'ours, hybrid' else traced
+        metadata = trace(training, batches)
         operations = sum(len(device.node_stats) for device in metadata.step_stats.dev_stats)
-        report('copies', operations > 0, '' if operations else 'the step left no trace',
-               operations=operations, placed=copies.in_graphs(metadata),
+        passed = operations > 0 and len(metadata.partition_graphs) > 0
+        report('copies', passed, '' if passed else 'the step left no trace',
+               operations=operations, graphs=len(metadata.partition_graphs),
+            placed=copies.in_graphs(metadata),
                traced=copies.in_trace(metadata.step_stats))  # fmt: skip
     # No rank may leave while another still trains with its server.
     own.gather(None)

@@ -211,8 +211,8 @@ def click_model(kind='deepfm', width=64, batch=4096, path=None, rows=None):
 
     Widths, batch, optimizer and rate are those of OpenEmbedding's published benchmark, which takes
     Adagrad with the default rate of `tf.keras`. `path` is a file in Criteo's layout; by default
-    every worker generates samples of its own. `rows` is the number of rows of every table; by default
-    each has as many as its column's values ask for.
+    every worker generates samples of its own. `rows` is the number of rows of every table; by
+    default each has as many as its column's values ask for.
     """
     if kind not in ('deepfm', 'wide_deep'):
         raise ValueError("kind must be 'deepfm' or 'wide_deep', but %r was given." % (kind,))
