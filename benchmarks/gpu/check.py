@@ -20,7 +20,8 @@ from typing import Dict, List, Optional, Tuple
 HERE = os.path.dirname(os.path.abspath(__file__))
 BENCHMARKS = os.path.dirname(HERE)
 CHECKOUT = os.path.dirname(BENCHMARKS)
-sys.path[0] = BENCHMARKS
+if not __package__:  # Started as a script.
+    sys.path[0] = BENCHMARKS
 
 from gpu import install, running  # noqa: E402
 from gpu.findings import FAILED, PASSED, SKIPPED, Budget, Finding, Findings  # noqa: E402

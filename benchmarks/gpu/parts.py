@@ -5,8 +5,8 @@ from typing import Dict, List, NamedTuple, Tuple
 STAGES = ('environment', 'three lines', 'equality', 'features', 'speed')
 #: The works of the last stage, by the name that results have.
 SPEED_WORKS = ('deepfm', 'language model')
-#: The systems of the last stage: name to the number of ranks, as `Part` has them. Whatever comes first may be slower
-#: for that alone, so a second turn has them in reverse.
+#: The systems of the last stage: name to the number of ranks, as `Part` has them. Whatever comes
+#: first may be slower for that alone, so a second turn has them in reverse.
 SPEED_SYSTEMS = {
     'plain Keras': 0,
     'ours, one process': 0,
@@ -88,7 +88,8 @@ def _features() -> List[Part]:
     environ = {'TF_FORCE_GPU_ALLOW_GROWTH': 'true'}
     return [
         Part('features', 'tf_keras', 'features', ('tf_keras',),
-             ('DynamicEmbedding', 'fp16 rows and gradients', 'export', 'mixed precision'), 2, 90, environ),
+             ('DynamicEmbedding', 'fp16 rows and gradients', 'export', 'mixed precision'), 2, 90,
+             environ),
         Part('features', 'Keras 3, tensorflow', 'features', ('tensorflow',),
              ('export', 'mixed precision'), 2, 90, environ, 'keras 3'),
     ]  # fmt: skip
@@ -102,8 +103,14 @@ def _speed() -> List[Part]:
             systems = list(SPEED_SYSTEMS)
             for system in systems if turn == 1 else systems[::-1]:
                 checks = ('step time', 'copies') if _is_traced(system, turn) else ('step time',)
+                in_smoke = (turn, work, system) == (1, 'language model', 'ours, hybrid')
+                name = '%s, %s, turn %d' % (work, system, turn)
+                arguments, ranks = (work, system, str(turn)), SPEED_SYSTEMS[system]
                 found.append(
-    XX  # fmt: skip
+                    Part(
+                        'speed', name, 'speed', arguments, checks, ranks, 80, environ, '', in_smoke
+                    )
+                )
     return found
 
 

@@ -24,7 +24,8 @@ from typing import Dict, List, Optional
 HERE = os.path.dirname(os.path.abspath(__file__))
 BENCHMARKS = os.path.dirname(HERE)
 CHECKOUT = os.path.dirname(BENCHMARKS)
-sys.path[0] = BENCHMARKS
+if not __package__:  # Started as a script.
+    sys.path[0] = BENCHMARKS
 
 from gpu.install import DESCRIPTION  # noqa: E402
 
