@@ -1,6 +1,6 @@
 """Compares training with plain Keras on the joined batch: weights and losses.
 
-Usage: equality.py ARCHITECTURE FOLDER. With `plain`, plain Keras leaves in the folder what the
+Usage: equality.py ARCHITECTURE FOLDER WORK... With `plain`, plain Keras leaves in the folder what the
 others compare with; with `one process`, a strategy trains on the joined batch as well.
 """
 
@@ -65,9 +65,10 @@ def train(work, model, ranks):
     return [float(model.train_on_batch(*batch)) for batch in batches(work, ranks)]
 
 
-def train_plainly(folder):
+def train_plainly(folder, names):
     """Leaves the losses and weights of plain Keras in a folder."""
-    for name, work in works().items():
+    for name in names:
+        work = works()[name]
         K.clear_session()
         model = compiled(work, stack.keras_optimizers().Adagrad(RATE))
         start = model.get_weights()
@@ -107,12 +108,13 @@ def compare(name, work, architecture, folder):
            dense=kinds.count('dense'))  # fmt: skip
 
 
-def main(architecture, folder):
-    """Trains all works."""
+def main(architecture, folder, *names):
+    """Trains some works."""
     if architecture == 'plain':
-        train_plainly(folder)
+        train_plainly(folder, names)
         return
-    for name, work in works().items():
+    for name in names:
+        work = works()[name]
         report_error(name, lambda name=name, work=work: compare(name, work, architecture, folder))
 
 

@@ -59,13 +59,13 @@ class Findings:
     """All findings so far, kept in a folder.
 
     Args:
-        folder: where `results.json` and `results.md` are written.
+        folder: where `results`, with the endings `json` and `md`, are written.
         about: what was checked, for the head of both files.
     """
 
     def __init__(self, folder: str, about: Dict[str, Any]) -> None:
         self.all: List[Finding] = []
-        self.about, self._folder = about, folder
+        self.about, self._path = about, os.path.join(folder, 'results')
         os.makedirs(folder, exist_ok=True)
 
     def add(self, found: List[Finding]) -> None:
@@ -73,8 +73,8 @@ class Findings:
         self.all += found
         content = dict(self.about, findings=[finding._asdict() for finding in self.all])
         content['ratios'] = ratios(self.all)
-        _write(os.path.join(self._folder, 'results.json'), json.dumps(content, indent=1) + '\n')
-        _write(os.path.join(self._folder, 'results.md'), page(self.about, self.all))
+        _write(self._path + '.json', json.dumps(content, indent=1) + '\n')
+        _write(self._path + '.md', page(self.about, self.all))
 
     def exit_code(self) -> int:
         """1 if a check failed or none passed, else 0."""

@@ -4,7 +4,7 @@
     python3.11 benchmarks/gpu/wheels.py wheels --cuda-home /usr/local/cuda-12.9
 
 Run it with the Python version of the machine that will be checked. The folder gets TensorFlow and
-JAX with CUDA 12 (3.5 GB), the other packages of `requirements/lock-tf2.21.txt`, and Horovod, which
+JAX with CUDA 12 (4.1 GB), the other packages of `requirements/lock-tf2.21.txt`, and Horovod, which
 is built here. Horovod is built with NCCL if `--cuda-home` names a CUDA 12 with `nvcc`: the wheels
 of CUDA have headers and libraries, but not the compiler. Without NCCL, dense gradients of cards
 are summed in host memory.

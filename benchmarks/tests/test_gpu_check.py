@@ -162,8 +162,9 @@ def test_all_ranks_of_a_part_share_the_card():
     assert check.environ_of(part(), '/env/bin/python', None)['CUDA_VISIBLE_DEVICES'] == ''
 
 
-def test_parts_are_in_the_order_of_the_stages_and_have_scripts():
-    every = parts('folder')
+@pytest.mark.parametrize('smoke', [False, True])
+def test_parts_are_in_the_order_of_the_stages_and_have_scripts(smoke):
+    every = parts('folder', smoke)
     stages = [STAGES.index(one.stage) for one in every]
     assert stages == sorted(stages) and set(stages) == set(range(len(STAGES)))
     assert len({(one.stage, one.name) for one in every}) == len(every)
