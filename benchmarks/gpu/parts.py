@@ -73,14 +73,14 @@ def _equality(folder: str, smoke: bool) -> List[Part]:
     # TensorFloat-32 keeps 10 bits of a factor: by it alone, numbers differ by 1e-3.
     environ = {'NVIDIA_TF32_OVERRIDE': '0', 'TF_FORCE_GPU_ALLOW_GROWTH': 'true'}
     found = [
-        Part('equality', 'plain Keras', 'equality', ('plain', folder, *works), works, 0, 90, environ, '',
-             True)
+        Part('equality', 'plain Keras', 'equality', ('plain', folder, *works), works, 0, 90,
+             environ, '', True)
     ]  # fmt: skip
     for architecture in ('hybrid', 'ps', 'allreduce', 'one process'):
-        ranks = 0 if architecture == 'one process' else 2
+        ranks, arguments = 2 * (architecture != 'one process'), (architecture, folder, *works)
         found.append(
-            Part('equality', architecture, 'equality', (architecture, folder, *works), works, ranks, 90,
-                 environ, '', architecture == 'hybrid')
+            Part('equality', architecture, 'equality', arguments, works, ranks, 90, environ, '',
+                 architecture == 'hybrid')
         )  # fmt: skip
     return found
 
