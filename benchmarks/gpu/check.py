@@ -4,8 +4,8 @@
     python3 benchmarks/gpu/check.py --env .venv-tf2.21/bin/python --out results
 
 Writes `results`, as JSON and as a page of Markdown, into the folder of `--out` after every part, so
-that a run that is cut short still tells. The exit code is 1 if any check failed. Without a GPU sizes are
-small, and checks that need one are skipped. `README.md` beside this file has the stages.
+that a run that is cut short still tells. The exit code is 1 if any check failed. Without a GPU
+sizes are small, and checks that need one are skipped. `README.md` beside this file has the stages.
 """
 
 import argparse

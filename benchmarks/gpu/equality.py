@@ -1,7 +1,7 @@
 """Compares training with plain Keras on the joined batch: weights and losses.
 
-Usage: equality.py ARCHITECTURE FOLDER WORK... With `plain`, plain Keras leaves in the folder what the
-others compare with; with `one process`, a strategy trains on the joined batch as well.
+Usage: equality.py ARCHITECTURE FOLDER WORK... With `plain`, plain Keras leaves in the folder what
+the others compare with; with `one process`, a strategy trains on the joined batch as well.
 """
 
 import os
