@@ -56,9 +56,7 @@ def run(command: List[str], environ: Dict[str, str], limit: float) -> Outcome:
             except subprocess.TimeoutExpired:
                 code = None
             finally:
-                descendants = _descendants(process.pid)
-                _end([process.pid] * (process.poll() is None) + descendants)
-                process.wait()
+                _end_with_descendants(process)
         seconds = time.monotonic() - began
         with open(log, errors='replace') as file:
             text = file.read()
@@ -173,9 +171,33 @@ def _lines_of(path: str) -> List[Dict[str, Any]]:
     return found
 
 
-def _descendants(session: int) -> List[int]:
-    """The processes of a session, by `/proc`: those that a launcher has left behind, too."""
-    found = []
+def _end_with_descendants(process: 'subprocess.Popen[bytes]') -> None:
+    """Ends a process and all that it has started, and waits until they are gone.
+
+    Ranks that `horovodrun` starts have sessions of their own, so they are found by their parents. A
+    process whose parent has ended is found by its session.
+    """
+    known = {process.pid}
+    while True:
+        alive, size = _processes(), 0
+        while size < len(known):
+            size = len(known)
+            known |= {pid for pid, of in alive.items() if of[1] in known or of[2] in known}
+        left = [pid for pid in known if pid in alive and alive[pid][0] != 'Z']
+        if not left:
+            break
+        for pid in left:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue  # It has ended by now.
+        time.sleep(0.05)
+    process.wait()
+
+
+def _processes() -> Dict[int, Tuple[str, int, int]]:
+    """The state, the parent and the session of each process of this machine, by `/proc`."""
+    found = {}
     for name in filter(str.isdigit, os.listdir('/proc')):
         try:
             with open('/proc/%s/stat' % name) as file:
@@ -183,14 +205,5 @@ def _descendants(session: int) -> List[int]:
         except OSError:
             continue  # It has ended by now.
         # After the name: state, parent, group, session.
-        if int(fields[3]) == session and fields[0] != 'Z' and int(name) != session:
-            found.append(int(name))
+        found[int(name)] = fields[0], int(fields[1]), int(fields[3])
     return found
-
-
-def _end(pids: List[int]) -> None:
-    for pid in pids:
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue  # It has ended by now.

@@ -98,7 +98,8 @@ def test_a_part_reports_its_checks_and_what_it_never_reports_has_failed():
 
 
 def test_a_part_whose_time_is_over_ends_with_all_that_it_started():
-    command = ['sh', '-c', 'sleep 600 & echo child $!; sleep 600']
+    # As the ranks of horovodrun, it has a session of its own.
+    command = ['sh', '-c', 'setsid sleep 600 & echo child $!; sleep 600']
     # On a busy machine it may take a while until the child is there.
     for limit in (1, 10, 100):
         outcome = running.run(command, dict(os.environ), limit)
