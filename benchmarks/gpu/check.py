@@ -12,6 +12,7 @@ import argparse
 import datetime
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -185,6 +186,8 @@ def main() -> int:
     parser.add_argument('--budget', type=float, default=600, help='seconds for everything')
     parser.add_argument('--smoke', action='store_true', help='a few parts only, for CI')
     given = parser.parse_args()
+    # So that the part that runs is ended, too.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     budget = Budget(given.budget)
     about = {'date': datetime.date.today().isoformat(), 'cores': str(os.cpu_count())}
     if given.wheels:
