@@ -96,6 +96,8 @@ def environ_of(part: Part, python: str, card: Optional[str]) -> Dict[str, str]:
         environ['KERAS_PARALLAX_GPUS'] = ','.join('0' * part.ranks)
         # NCCL refuses two ranks on one card without.
         environ['NCCL_MULTI_RANK_GPU_ENABLE'] = '1'
+    # What was installed without compiled files would be compiled by every process anew.
+    environ.pop('PYTHONDONTWRITEBYTECODE', None)
     environ.update(part.environ)
     return environ
 
