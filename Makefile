@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help env install demo demo-mnist demo-nmt demo-skip-thoughts demo-resnet50 demo-criteo demo-two-tower test test-all test-equality test-core test-keras3 test-unit test-parallel test-outside fuzz lint format layers docs image bench bench-one bench-smoke bench-soak clean distclean
+.PHONY: help env install demo demo-mnist demo-nmt demo-skip-thoughts demo-resnet50 demo-criteo demo-two-tower test test-all test-equality test-core test-keras3 test-unit test-parallel test-outside fuzz lint format layers docs image bench bench-one bench-smoke bench-gpu bench-soak clean distclean
 
 # The environment of the stack that STACK names, or else of the first one whose Python is there. Asked
 # for where it is first needed.
@@ -189,6 +189,11 @@ bench-one: install ## Measure one process against plain Keras (BENCH_ARGS=...)
 bench-smoke: install ## The benchmarks' code on 2 small hosts; judges bytes and losses; root
 	@scripts/make_env.sh --cluster
 	$(QUIET_RUN) $(ENV)/bin/python benchmarks/smoke.py
+	if STACK=tf2.21 scripts/choose_stack.sh >/dev/null; then \
+		$(MAKE) bench-gpu STACK=tf2.21 BENCH_ARGS='--smoke --out build/gpu-smoke'; fi
+
+bench-gpu: install ## Check this machine's GPU, as benchmarks/gpu/README.md says (STACK=tf2.21 BENCH_ARGS=...)
+	$(ENV)/bin/python benchmarks/gpu/check.py --env $(ENV)/bin/python $(BENCH_ARGS)
 
 bench-soak: install ## Kill and restart a training run again and again (BENCH_ARGS=--kills 5)
 	$(QUIET_RUN) $(ENV)/bin/python benchmarks/soak.py $(BENCH_ARGS)

@@ -7,7 +7,7 @@ import os
 HERE = os.path.dirname(os.path.abspath(__file__))
 BENCHMARKS = os.path.dirname(HERE)
 #: The layers, each of which imports only what comes after it; scripts are the first.
-LAYERS = ('', 'report', 'measuring', 'systems', 'works', 'cluster')
+LAYERS = ('', 'gpu', 'report', 'measuring', 'systems', 'works', 'cluster')
 
 
 def module_of(path):

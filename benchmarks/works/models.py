@@ -68,10 +68,13 @@ class SampledSoftmax(keras.layers.Layer):
             self.add_weight(name='bias', shape=(self.vocabulary,), initializer='zeros'),
         )
 
+    def draw(self, labels):
+        """The noise words for labels `[n, 1]`, as TensorFlow's samplers return them."""
+        return noise_of(labels, self.noise, self.vocabulary, self.noise_seed)
+
     def call(self, inputs):
         hidden, words = inputs
         labels = tf.cast(tf.reshape(words, [-1, 1]), tf.int64)
-        noise = noise_of(labels, self.noise, self.vocabulary, self.noise_seed)
         losses = tf.nn.sampled_softmax_loss(
             self.kernel,
             self.bias,
@@ -79,7 +82,7 @@ class SampledSoftmax(keras.layers.Layer):
             tf.reshape(hidden, [-1, K.int_shape(hidden)[-1]]),
             num_sampled=self.noise,
             num_classes=self.vocabulary,
-            sampled_values=noise,
+            sampled_values=self.draw(labels),
             partition_strategy=self.partition_strategy,
         )
         return tf.reshape(losses, tf.shape(words))
@@ -203,16 +206,20 @@ def alpha_model(length=30):
     return work._replace(name='alpha', options=dict(length=length))
 
 
-def click_model(kind='deepfm', width=64, batch=4096, path=None):
+def click_model(kind='deepfm', width=64, batch=4096, path=None, rows=None):
     """Wide & Deep or DeepFM on Criteo's columns: 26 tables of `width`, and 26 of width 1.
 
     Widths, batch, optimizer and rate are those of OpenEmbedding's published benchmark, which takes
     Adagrad with the default rate of `tf.keras`. `path` is a file in Criteo's layout; by default
-    every worker generates samples of its own.
+    every worker generates samples of its own. `rows` is the number of rows of every table; by
+    default each has as many as its column's values ask for.
     """
     if kind not in ('deepfm', 'wide_deep'):
         raise ValueError("kind must be 'deepfm' or 'wide_deep', but %r was given." % (kind,))
-    rows = data.column_rows()
+    options = dict(kind=kind, width=width, batch=batch, path=path)
+    if rows is not None:
+        options['rows'] = rows
+    rows = [rows] * data.CATEGORIES if rows else data.column_rows()
 
     def build(table, softmax, rank):
         integers = keras.layers.Input((data.INTEGERS,))
@@ -271,7 +278,6 @@ def click_model(kind='deepfm', width=64, batch=4096, path=None):
 
     tables = {'deep_%d' % number: (count, width) for number, count in enumerate(rows)}
     tables.update({'wide_%d' % number: (count, 1) for number, count in enumerate(rows)})
-    options = dict(kind=kind, width=width, batch=batch, path=path)
     return Work('ctr', build, batches, lookups, tables, 'adagrad', 0.001, 'samples', batch, options)
 
 
