@@ -32,11 +32,9 @@ env: ## Build the environment (STACK=tf2.21: another stack; MPI=1: with MPI); a 
 install: ## Install the package into the environment, from the sources as they are now
 	@scripts/make_env.sh --install
 
-# Of the launcher no more is seen than the command.
 define train_on_two
-	@echo 'horovodrun -np 2 -H localhost:2 python $(1) $(DEMO_ARGS)'
-	@$(RUN) TF_CPP_MIN_LOG_LEVEL=2 $(ENV)/bin/python examples/without_prefix.py \
-		$(ENV)/bin/horovodrun -np 2 -H localhost:2 $(ENV)/bin/python $(1) $(DEMO_ARGS)
+	@echo 'keras-parallax run -np 2 $(1) $(DEMO_ARGS)'
+	@$(ENV)/bin/keras-parallax run -np 2 $(1) $(DEMO_ARGS)
 endef
 
 # Not empty if the stack has Keras 3: then the forms of examples/keras3/ train.

@@ -2,7 +2,7 @@
 
 Run two workers on this machine:
 
-    horovodrun -np 2 -H localhost:2 python examples/criteo.py
+    keras-parallax run -np 2 examples/criteo.py
 
 This is a plain Keras script but for the lines marked ``# kp:``. A table has a row for
 each value of 26 categories, of which a batch has few: it is sparse. All else is dense.

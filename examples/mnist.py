@@ -2,7 +2,7 @@
 
 Run two workers on this machine:
 
-    horovodrun -np 2 -H localhost:2 python examples/mnist.py
+    keras-parallax run -np 2 examples/mnist.py
 
 It is Horovod's first Keras example, ported: a plain Keras script but for the lines
 marked ``# kp:``, and without a call of Horovod. `fit` gives

@@ -2,7 +2,7 @@
 
 Run two workers on this machine:
 
-    horovodrun -np 2 -H localhost:2 python examples/nmt.py
+    keras-parallax run -np 2 examples/nmt.py
 
 This is a plain Keras script but for the lines marked ``# kp:``. Three of the
 model's variables are large and sparse: the words' tables of the two languages

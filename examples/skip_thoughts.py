@@ -2,7 +2,7 @@
 
 Run two workers on this machine:
 
-    horovodrun -np 2 -H localhost:2 python examples/skip_thoughts.py
+    keras-parallax run -np 2 examples/skip_thoughts.py
 
 An encoder reads a sentence; what it ends with, the thought, is what two decoders
 begin with, which write the sentence before and the one after (Kiros et al.,

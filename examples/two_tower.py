@@ -2,7 +2,7 @@
 
 Run two workers on this machine:
 
-    horovodrun -np 2 -H localhost:2 python examples/two_tower.py
+    keras-parallax run -np 2 examples/two_tower.py
 
 One tower makes a vector of what a person has liked, the other one of a film; the films
 whose vectors have the largest product with the person's are found. The tables of films and
