@@ -48,10 +48,10 @@ demo: install ## Train the example on two processes of this machine (DEMO_ARGS=.
 	$(if $(OF_KERAS_3),$(TRY_NEXT_KERAS_3),$(TRY_NEXT))
 
 define TRY_NEXT
-	@echo 'To try next: text of your own, in .txt files; all of it by Horovod; the cost on 8 hosts.'
+	@echo 'To try next: text of your own, in .txt files; all of it by Horovod; from how many hosts on servers pay.'
 	@echo '  make demo$(STACK_ARG) DEMO_ARGS="--data DIR"'
 	@echo '  make demo$(STACK_ARG) DEMO_ARGS="--architecture allreduce"'
-	@echo '  cd examples && ../$(ENV)/bin/keras-parallax plan lm1b:build_model --hosts 8 --density .02'
+	@echo '  cd examples && ../$(ENV)/bin/keras-parallax plan lm1b:build_model --hosts 16 --density .02'
 endef
 
 define TRY_NEXT_KERAS_3

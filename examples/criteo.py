@@ -229,7 +229,10 @@ def main(
         batch_size=batch_size,
         epochs=epochs,
         verbose=0,
-        callbacks=[kp.callbacks.ProgressBar('lines', describe=describe_epoch)],  # kp: one for all.
+        callbacks=[
+            kp.callbacks.PlanReport(),  # kp: where each variable is, and what a step saves.
+            kp.callbacks.ProgressBar('lines', describe=describe_epoch),  # kp: one for all.
+        ],
     )
 
     for day, share in zip(held_out, shares):

@@ -197,7 +197,7 @@ def describe(plan, ids, workers):
         else:
             gathered += prediction.variables[variable.name].allreduce
     return (
-        f'{table}\n\nA {"worker" if plan.cluster.hosts == 1 else "host"} sends '
+        f'{table}\n\n{plan.verdict()}\nA {"worker" if plan.cluster.hosts == 1 else "host"} sends '
         f"{planned / 1e6:.2f} MB a step where Horovod's allgather would send "
         f'{gathered / 1e6:.2f} MB.'
     )

@@ -188,6 +188,7 @@ def main(
     callbacks = [
         HeldOutLoss(exact_model, share, batch_size, np.sum(share[1] != written.ids[END])),
         kp.callbacks.MetricAverageCallback(),  # kp: means of what the line above adds.
+        kp.callbacks.PlanReport(),  # kp: where each variable is, and what a step saves.
         kp.callbacks.ProgressBar('sentences', describe=describe_epoch),  # kp: one for all.
     ]
     if strategy.is_chief:  # kp: one worker speaks for all.

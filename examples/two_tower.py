@@ -196,7 +196,10 @@ def main(
         batch_size=batch_size,
         epochs=epochs,
         verbose=0,
-        callbacks=[kp.callbacks.ProgressBar('likes')],  # kp: one for all.
+        callbacks=[
+            kp.callbacks.PlanReport(),  # kp: where each variable is, and what a step saves.
+            kp.callbacks.ProgressBar('likes'),  # kp: one for all.
+        ],
     )
 
     if strategy.is_chief:  # kp: reads rows of other workers, which wait at their end.

@@ -692,7 +692,7 @@ def test_hot_tables_that_share_a_server_part_once_they_are_measured(shown, keras
         np.testing.assert_allclose(rank['density'], measured)
         lines = str(rank['summary']).splitlines()
         for number in range(4):
-            (line,) = [line for line in lines if line.startswith('table_%d/' % number)]
+            _, line = [line for line in lines if line.startswith('table_%d/' % number)]
             assert '  %.3g measured  ' % measured[number] in line
         servers = list(rank['after servers'])
         assert servers[0] != servers[2] and rank['after traffic'].max() < 0.6
