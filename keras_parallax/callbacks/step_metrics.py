@@ -23,8 +23,8 @@ class StepMetrics(keras_api.callbacks.Callback):
     """Logs what a step sends, how long its parts take, and which worker the others wait for.
 
     The logs are those of Keras, so `History`, `CSVLogger`, `TensorBoard`, and the Keras callbacks
-    of other trackers show them. Names are `GROUP/NAME`, where the group is the unit: TensorBoard shows
-    each group in a scope of its own. Progress bars show `seconds/step` and
+    of other trackers show them. Names are `GROUP/NAME`, where the group is the unit: TensorBoard
+    shows each group in a scope of its own. Progress bars show `seconds/step` and
     `job/examples_per_second` alone.
 
     The logs of an epoch are the means over its steps, those of a batch over the steps since the
