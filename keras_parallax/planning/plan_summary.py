@@ -173,17 +173,19 @@ def _totals(
 
 
 def _saved(prediction: predict.Prediction) -> List[str]:
-    """What the plan saves against tables by allgather: a line, none if a density is unknown."""
-    planned, gathered = (prediction.totals[name].sent for name in (predict.PLAN, predict.ALLGATHER))
-    if prediction.unknown or not gathered:
+    """What the plan saves against Horovod alone: a line, none if a density is unknown."""
+    planned = prediction.totals[predict.PLAN].sent
+    if prediction.unknown or not planned:
         return []
-    if planned >= gathered:
-        return ['Saved: nothing; tables by allgather send no more']
-    words = size_in_words(gathered - planned), size_in_words(gathered), 1 - planned / gathered
-    return [
-        'Saved: %s of the %s that a host would send with tables by allgather (%.0f%%)'
-        % (words[0], words[1], 100 * words[2])
-    ]
+    saved = []
+    for name, words in ((predict.ALLGATHER, 'allgather'), (predict.ALLREDUCE, 'dense allreduce')):
+        other = prediction.totals[name].sent
+        # Bytes that a host sends are the same up to rounding where nothing is a table.
+        size = size_in_words(other - planned) if round(other) > round(planned) else 'nothing'
+        saved.append(
+            '%s against tables by %s (%.0f%%)' % (size, words, 100 - 100 * planned / other)
+        )
+    return ['Saved: ' + ', '.join(saved)]
 
 
 def _servers(loads: Sequence[predict.ServerLoad]) -> List[str]:

@@ -176,8 +176,10 @@ def test_a_table_of_unknown_density_is_named_and_its_bytes_are_not_made_up():
 
 def test_the_bytes_saved_are_told_if_there_are_any():
     text = format_summary(planned())
-    assert 'Saved: 24.5 MiB of the 32.6 MiB that a host would send with tables by allgather' in text
-    assert 'Saved: nothing' in format_summary(planned(architecture='allreduce'))
+    expected = 'Saved: 24.5 MiB against tables by allgather (75%), 2.6 GiB against tables by dense '
+    assert expected + 'allreduce (100%)' in text.splitlines()
+    gathered = format_summary(planned(architecture='allreduce'))
+    assert 'Saved: nothing against tables by allgather (0%), 2.6 GiB against' in gathered
     assert 'Saved' not in format_summary(planned(density={}))
 
 
