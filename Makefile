@@ -32,11 +32,9 @@ env: ## Build the environment (STACK=tf2.21: another stack; MPI=1: with MPI); a 
 install: ## Install the package into the environment, from the sources as they are now
 	@scripts/make_env.sh --install
 
-# Of the launcher no more is seen than the command.
 define train_on_two
-	@echo 'horovodrun -np 2 -H localhost:2 python $(1) $(DEMO_ARGS)'
-	@$(RUN) TF_CPP_MIN_LOG_LEVEL=2 $(ENV)/bin/python examples/without_prefix.py \
-		$(ENV)/bin/horovodrun -np 2 -H localhost:2 $(ENV)/bin/python $(1) $(DEMO_ARGS)
+	@echo 'keras-parallax run -np 2 $(1) $(DEMO_ARGS)'
+	@$(ENV)/bin/keras-parallax run -np 2 $(1) $(DEMO_ARGS)
 endef
 
 # Not empty if the stack has Keras 3: then the forms of examples/keras3/ train.
@@ -50,10 +48,10 @@ demo: install ## Train the example on two processes of this machine (DEMO_ARGS=.
 	$(if $(OF_KERAS_3),$(TRY_NEXT_KERAS_3),$(TRY_NEXT))
 
 define TRY_NEXT
-	@echo 'To try next: text of your own, in .txt files; all of it by Horovod; the cost on 8 hosts.'
+	@echo 'To try next: text of your own, in .txt files; all of it by Horovod; from how many hosts on servers pay.'
 	@echo '  make demo$(STACK_ARG) DEMO_ARGS="--data DIR"'
 	@echo '  make demo$(STACK_ARG) DEMO_ARGS="--architecture allreduce"'
-	@echo '  cd examples && ../$(ENV)/bin/keras-parallax plan lm1b:build_model --hosts 8 --density .02'
+	@echo '  cd examples && ../$(ENV)/bin/keras-parallax plan lm1b:build_model --hosts 16 --density .02'
 endef
 
 define TRY_NEXT_KERAS_3

@@ -2,7 +2,7 @@
 
 Run two workers on this machine:
 
-    horovodrun -np 2 -H localhost:2 python examples/criteo.py
+    keras-parallax run -np 2 examples/criteo.py
 
 This is a plain Keras script but for the lines marked ``# kp:``. A table has a row for
 each value of 26 categories, of which a batch has few: it is sparse. All else is dense.
@@ -229,7 +229,10 @@ def main(
         batch_size=batch_size,
         epochs=epochs,
         verbose=0,
-        callbacks=[kp.callbacks.ProgressBar('lines', describe=describe_epoch)],  # kp: one for all.
+        callbacks=[
+            kp.callbacks.PlanReport(),  # kp: where each variable is, and what a step saves.
+            kp.callbacks.ProgressBar('lines', describe=describe_epoch),  # kp: one for all.
+        ],
     )
 
     for day, share in zip(held_out, shares):

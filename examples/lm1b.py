@@ -2,7 +2,7 @@
 
 Run two workers on this machine:
 
-    horovodrun -np 2 -H localhost:2 python examples/lm1b.py
+    keras-parallax run -np 2 examples/lm1b.py
 
 This is a plain Keras script but for the lines marked ``# kp:``. Without what
 they add, and with ``rank, size, chief = 0, 1, True``, it is the script for a
@@ -197,7 +197,7 @@ def describe(plan, ids, workers):
         else:
             gathered += prediction.variables[variable.name].allreduce
     return (
-        f'{table}\n\nA {"worker" if plan.cluster.hosts == 1 else "host"} sends '
+        f'{table}\n\n{plan.verdict()}\nA {"worker" if plan.cluster.hosts == 1 else "host"} sends '
         f"{planned / 1e6:.2f} MB a step where Horovod's allgather would send "
         f'{gathered / 1e6:.2f} MB.'
     )

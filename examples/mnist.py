@@ -2,7 +2,7 @@
 
 Run two workers on this machine:
 
-    horovodrun -np 2 -H localhost:2 python examples/mnist.py
+    keras-parallax run -np 2 examples/mnist.py
 
 It is Horovod's first Keras example, ported: a plain Keras script but for the lines
 marked ``# kp:``, and without a call of Horovod. `fit` gives
@@ -70,7 +70,10 @@ def describe(plan):
     """
     megabytes = sum(variable.bytes for variable in plan.variables) / 1e6
     places = ', '.join(sorted({variable.place for variable in plan.variables}))
-    return f'{plan.architecture}: {len(plan.variables)} variables, {megabytes:.2f} MB, {places}.'
+    return (
+        f'{plan.architecture}: {len(plan.variables)} variables, {megabytes:.2f} MB, {places}.\n'
+        'A step sends as much as with Horovod alone: the model has no table.'
+    )
 
 
 def describe_epoch(logs):

@@ -2,7 +2,7 @@
 
 Run two workers on this machine:
 
-    horovodrun -np 2 -H localhost:2 python examples/nmt.py
+    keras-parallax run -np 2 examples/nmt.py
 
 This is a plain Keras script but for the lines marked ``# kp:``. Three of the
 model's variables are large and sparse: the words' tables of the two languages
@@ -188,6 +188,7 @@ def main(
     callbacks = [
         HeldOutLoss(exact_model, share, batch_size, np.sum(share[1] != written.ids[END])),
         kp.callbacks.MetricAverageCallback(),  # kp: means of what the line above adds.
+        kp.callbacks.PlanReport(),  # kp: where each variable is, and what a step saves.
         kp.callbacks.ProgressBar('sentences', describe=describe_epoch),  # kp: one for all.
     ]
     if strategy.is_chief:  # kp: one worker speaks for all.

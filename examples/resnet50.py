@@ -2,7 +2,7 @@
 
 Run two workers on this machine:
 
-    horovodrun -np 2 -H localhost:2 python examples/resnet50.py
+    keras-parallax run -np 2 examples/resnet50.py
 
 This is a plain Keras script but for the lines marked ``# kp:``. The networks are
 Keras's own. None of their variables is sparse, so all gradients go through

@@ -2,7 +2,7 @@
 
 Run two workers on this machine:
 
-    horovodrun -np 2 -H localhost:2 python examples/skip_thoughts.py
+    keras-parallax run -np 2 examples/skip_thoughts.py
 
 An encoder reads a sentence; what it ends with, the thought, is what two decoders
 begin with, which write the sentence before and the one after (Kiros et al.,
@@ -155,6 +155,7 @@ def main(
     callbacks = [
         HeldOutLoss(exact_model, share, batch_size, words),
         kp.callbacks.MetricAverageCallback(),  # kp: means of what the line above adds.
+        kp.callbacks.PlanReport(),  # kp: where each variable is, and what a step saves.
         kp.callbacks.ProgressBar('sentences', describe=describe_epoch),  # kp: one for all.
     ]
     if strategy.is_chief:  # kp: one worker speaks for all.

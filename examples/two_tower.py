@@ -2,7 +2,7 @@
 
 Run two workers on this machine:
 
-    horovodrun -np 2 -H localhost:2 python examples/two_tower.py
+    keras-parallax run -np 2 examples/two_tower.py
 
 One tower makes a vector of what a person has liked, the other one of a film; the films
 whose vectors have the largest product with the person's are found. The tables of films and
@@ -196,7 +196,10 @@ def main(
         batch_size=batch_size,
         epochs=epochs,
         verbose=0,
-        callbacks=[kp.callbacks.ProgressBar('likes')],  # kp: one for all.
+        callbacks=[
+            kp.callbacks.PlanReport(),  # kp: where each variable is, and what a step saves.
+            kp.callbacks.ProgressBar('likes'),  # kp: one for all.
+        ],
     )
 
     if strategy.is_chief:  # kp: reads rows of other workers, which wait at their end.

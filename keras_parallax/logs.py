@@ -40,17 +40,25 @@ def level_of(environ: Mapping[str, str]) -> int:
 
 
 def quiet(environ: MutableMapping[str, str]) -> None:
-    """Has TensorFlow print its notes on rank 0 alone, unless the environment says what it prints.
+    """Has TensorFlow leave its start-up notes out, in a process that a launcher has started.
 
-    It looks at the environment when it prints for the first time; 1.11 does so with the first
-    session.
+    They stay if the environment says what TensorFlow prints, and on rank 0 if the level that it
+    asks for is `INFO` or lower. TensorFlow looks at the environment when it is imported, or when it
+    prints for the first time; 1.11 does so with the first session.
 
     Args:
         environ: the environment of this process, which is changed.
     """
     ranks = [environ[name] for name in _RANK_VARIABLES if name in environ]
-    if ranks and ranks[0] != '0':
-        environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '1')
+    is_asked = LEVEL_VARIABLE in environ and level_of(environ) <= logging.INFO
+    if ranks and 'TF_CPP_MIN_LOG_LEVEL' not in environ and not (is_asked and ranks[0] == '0'):
+        environ['TF_CPP_MIN_LOG_LEVEL'] = '2'
+        logging.getLogger('tensorflow').addFilter(_is_no_deprecation)
+
+
+def _is_no_deprecation(record: logging.LogRecord) -> bool:
+    """Whether a record of TensorFlow's logger is not about a name that a later one has not."""
+    return not str(record.msg).startswith('From %s: ')
 
 
 class _OnScreen(logging.StreamHandler):

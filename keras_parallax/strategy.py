@@ -356,7 +356,7 @@ class ParallaxStrategy:
         if self._keras3 is not None:
             from keras_parallax.keras3 import plans
 
-            return plans.plan_of(model, self._keras3)
+            return plans.plan_of(model, self._keras3)._replace(model=model.name)
         _require_built(model)
         loss = getattr(model, 'total_loss', None)
         graph_scope = graph_scope_module.scope_of(loss.graph) if loss is not None else None
@@ -381,6 +381,7 @@ class ParallaxStrategy:
                 settings.accumulate_steps if settings else 1,
                 adapter_of(model.optimizer) if settings else None,
             )
+        plan = plan._replace(model=model.name)
         if settings is None:
             return plan
         names = [planned.name for planned in plan.variables]

@@ -4,6 +4,7 @@ import importlib
 import os
 import re
 import sys
+import tempfile
 
 import launch
 import numpy as np
@@ -25,7 +26,7 @@ def output(script, *arguments, environ=None):
     """What an example prints on two workers, as `make` shows it."""
     outcome = launch.run(
         WORKERS, os.path.join(EXAMPLES, script), *arguments,
-        prefix=[sys.executable, os.path.join(EXAMPLES, 'without_prefix.py')], environ=environ,
+        prefix=launch.one_screen(tempfile.mkdtemp()), environ=environ,
     )  # fmt: skip
     assert outcome.code == 0, outcome.output
     return outcome.output

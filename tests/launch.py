@@ -14,6 +14,7 @@ import warnings
 from typing import NamedTuple
 
 import psutil
+import run_alone
 
 from keras_parallax.engine.failures import watchdog
 
@@ -51,6 +52,15 @@ class Outcome(NamedTuple):
 
     code: int
     output: str
+
+
+def one_screen(folder):
+    """A prefix for `run`: `keras-parallax run`, which shows what `make demo` shows.
+
+    Args:
+        folder: where each worker's file is to be.
+    """
+    return [*run_alone.COMMAND, '--output', str(folder), '--']
 
 
 def run(

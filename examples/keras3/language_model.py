@@ -2,9 +2,9 @@
 
 Run two workers on this machine:
 
-    horovodrun -np 2 -H localhost:2 python examples/keras3/language_model.py
+    keras-parallax run -np 2 examples/keras3/language_model.py
 
-``KERAS_BACKEND=jax horovodrun ...`` runs it on the JAX backend.
+``KERAS_BACKEND=jax keras-parallax run ...`` runs it on the JAX backend.
 
 This is a plain Keras script except for the lines marked ``# kp:``. Two of its weights are large:
 the table of word vectors and the table of the softmax. Both are sharded, because the model reads

@@ -2,9 +2,9 @@
 
 Run two workers on this machine:
 
-    horovodrun -np 2 -H localhost:2 python examples/keras3/recommender.py
+    keras-parallax run -np 2 examples/keras3/recommender.py
 
-``KERAS_BACKEND=jax horovodrun ...`` runs it on the JAX backend.
+``KERAS_BACKEND=jax keras-parallax run ...`` runs it on the JAX backend.
 
 This is a plain Keras script except for the lines marked ``# kp:``. One table has a row for each
 value of 26 categories. A batch uses few of its rows, so the table is sharded.

@@ -2,9 +2,9 @@
 
 Run two workers on this machine:
 
-    horovodrun -np 2 -H localhost:2 python examples/keras3/two_tower.py
+    keras-parallax run -np 2 examples/keras3/two_tower.py
 
-``KERAS_BACKEND=jax horovodrun ...`` runs it on the JAX backend.
+``KERAS_BACKEND=jax keras-parallax run ...`` runs it on the JAX backend.
 
 One tower makes a vector of what a person has liked, the other one of a film. Recommended are the
 films whose vectors have the largest product with the person's. Both towers look up the same tables

@@ -9,6 +9,7 @@ import tqdm
 from keras_parallax.callbacks.epoch_reports import batches_per_epoch, numbers
 from keras_parallax.compat import keras_api
 from keras_parallax.framework_types import Logs
+from keras_parallax.observing.step_measures import is_in_bars
 
 
 class ProgressBar(keras_api.callbacks.Callback):
@@ -136,7 +137,7 @@ class _Drawn:
 
 
 def _metrics_in_words(logs: Logs) -> str:
-    """All metrics of an epoch.
+    """All metrics of an epoch but those of `StepMetrics` that bars leave out.
 
     Example:
         ```python
@@ -144,4 +145,5 @@ def _metrics_in_words(logs: Logs) -> str:
         'loss 0.25, val_loss 123.5'
         ```
     """
-    return ', '.join('%s %.4g' % metric for metric in numbers(logs).items())
+    shown = {name: value for name, value in numbers(logs).items() if is_in_bars(name)}
+    return ', '.join('%s %.4g' % metric for metric in shown.items())

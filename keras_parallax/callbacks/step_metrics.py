@@ -1,7 +1,8 @@
 """What a training step costs, among the metrics of `fit`."""
 
+import functools
 import time
-from typing import Any, Dict, List, Optional, Sequence, Tuple, cast
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, cast
 
 import numpy as np
 
@@ -21,39 +22,43 @@ _SHARE = 0.004
 class StepMetrics(keras_api.callbacks.Callback):
     """Logs what a step sends, how long its parts take, and which worker the others wait for.
 
-    The logs are those of Keras: so its progress bar, `History`, `CSVLogger` and `TensorBoard` show
-    them. Those of an epoch are the means over its steps, those of a batch over the steps since the
+    The logs are those of Keras, so `History`, `CSVLogger`, `TensorBoard`, and the Keras callbacks
+    of other trackers show them. Names are `GROUP/NAME`, where the group is the unit: TensorBoard
+    shows each group in a scope of its own. Progress bars show `seconds/step` and
+    `job/examples_per_second` alone.
+
+    The logs of an epoch are the means over its steps, those of a batch over the steps since the
     workers have last told each other, which they do seldom enough to take less than 1 % of the
     time. Where tables have moved to other shards, they count from there on. Give it to every
     worker. It logs, as numbers of one step,
 
-    - `rows_touched`: different rows of all tables in the batch of a worker, the mean over the
+    - `rows/touched`: different rows of all tables in the batch of a worker, the mean over the
       workers;
-    - `row_bytes_sent`, `row_bytes_received`: bytes of a host for rows of tables, their gradients
+    - `bytes/rows_sent`, `bytes/rows_received`: bytes of a host for rows of tables, their gradients
       and their numbers, the mean over the hosts. The workers of a job on one host count as if each
       were a host;
-    - `dense_bytes_sent`, `dense_bytes_received`: the same for all other variables, as predicted;
-    - `step_seconds`, and its parts, the mean over the workers: `pull_seconds` until the rows are
-      there, `compute_seconds` until a worker has its gradients, `push_seconds` until those of rows
-      are with their owners, at the same time `allreduce_seconds` until the sums of the dense ones
-      are there, `barrier_seconds` until the owners have updated their shards; and
-      `between_seconds` from a step to the next one, for data and callbacks;
-    - `examples_per_second`, of the whole job;
-    - `slowest_rank`, the worker that has its gradients last, and `slowest_rank_seconds`, how much
-      longer it takes than the others in the mean;
-    - of each `DynamicEmbedding`, `rows_used/NAME`, `rows_given/NAME`, `rows_evicted/NAME` and
-      `ids_left_out/NAME`, as its `row_counts` explains them, of all steps until then;
-    - `steps_ahead`, where workers do not wait for each other (`sync=False` and no variable that is
-      reduced): how many steps this worker is ahead of the slowest, the one that has come least far.
-      Examples a second are then those of all since training began; times and rows are this worker's
-      own, and bytes those of a job in which all are like it.
+    - `bytes/dense_sent`, `bytes/dense_received`: the same for all other variables, as predicted;
+    - `seconds/step`, and its parts, the mean over the workers: `seconds/pull` until the rows are
+      there, `seconds/compute` until a worker has its gradients, `seconds/push` until those of rows
+      are with their owners, at the same time `seconds/allreduce` until the sums of the dense ones
+      are there, `seconds/barrier` until the owners have updated their shards; and
+      `seconds/between` from a step to the next one, for data and callbacks;
+    - `job/examples_per_second`, of the whole job;
+    - `job/slowest_rank`, the worker that has its gradients last, and
+      `seconds/slowest_rank_behind`, how much longer it takes than the others in the mean;
+    - of each `DynamicEmbedding`, `rows/used/NAME`, `rows/given/NAME`, `rows/evicted/NAME` and
+      `ids/left_out/NAME`, as its `row_counts` explains them, of all steps until then;
+    - `job/steps_ahead`, where workers do not wait for each other (`sync=False` and no variable that
+      is reduced): how many steps this worker is ahead of the slowest, the one that has come least
+      far. Examples a second are then those of all since training began; times and rows are this
+      worker's own, and bytes those of a job in which all are like it.
 
     Rows of a table that every worker holds, in a job without servers, are counted as those of
     tables on servers are. Tokens, requests and what Horovod says beside its data are not.
 
     Args:
-        per_table: whether to log `rows_touched/NAME`, `row_bytes_sent/NAME` and
-            `row_bytes_received/NAME` of each table, too. Of tables that travel together, each has
+        per_table: whether to log `rows/touched/NAME`, `bytes/rows_sent/NAME` and
+            `bytes/rows_received/NAME` of each table, too. Of tables that travel together, each has
             its share by rows and width.
         every: number of steps after which the workers tell each other; if `None`, as many as it
             takes.
@@ -70,7 +75,7 @@ class StepMetrics(keras_api.callbacks.Callback):
         ...     model.compile('sgd', 'mse')
         >>> metrics = kp.callbacks.StepMetrics()
         >>> history = model.fit([[0.0]], [[0.0]], verbose=0, callbacks=[metrics]).history
-        >>> history['rows_touched'] == history['slowest_rank'] == [0.0]
+        >>> history['rows/touched'] == history['job/slowest_rank'] == [0.0]
         True
         ```
     """
@@ -96,15 +101,21 @@ class StepMetrics(keras_api.callbacks.Callback):
         self._show()
 
     def _show(self) -> None:
-        """Has Keras's progress bar show the numbers as they are, and not their means."""
+        """Has Keras's progress bar show few of the numbers, as they are, and not their means."""
         names = self._looks.names
         metrics = self.params.get('metrics')
         if metrics is not None:
-            self.params['metrics'] = list(metrics) + [one for one in names if one not in metrics]
+            shown = [one for one in names if step_measures.is_in_bars(one) and one not in metrics]
+            self.params['metrics'] = list(metrics) + shown
         for bar in self.bars:
             if bar.stateful_metrics is None:
                 bar.stateful_metrics = {metric.name for metric in self.model.metrics}
             bar.stateful_metrics = {*bar.stateful_metrics, *names}
+            # Keras 2.15 has the bar show all logs, whatever `metrics` says.
+            bar.on_batch_end = _with_few_logs(bar.on_batch_end)
+            bar.on_epoch_end = _with_few_logs(bar.on_epoch_end)
+            if hasattr(bar, 'on_train_batch_end'):
+                bar.on_train_batch_end = _with_few_logs(bar.on_train_batch_end)
 
     def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
         """Begins to count anew."""
@@ -132,6 +143,17 @@ class StepMetrics(keras_api.callbacks.Callback):
             self._looks.end()
 
 
+def _with_few_logs(hook: Callable[..., None]) -> Callable[..., None]:
+    """A hook of a progress bar, which gets the logs that bars show."""
+
+    @functools.wraps(hook)
+    def act(number: int, logs: Logs = None) -> None:
+        given = logs or {}
+        hook(number, {name: given[name] for name in given if step_measures.is_in_bars(name)})
+
+    return act
+
+
 class _Looks:
     """What the workers tell each other in one `fit`.
 
@@ -154,7 +176,7 @@ class _Looks:
 
     @property
     def _names_of_progress(self) -> List[str]:
-        return [] if self._meter.waits else ['steps_ahead']
+        return [] if self._meter.waits else ['job/steps_ahead']
 
     def _begin(self) -> None:
         """Begins to count, if the step is measured anew, for tables may have moved."""
@@ -207,7 +229,8 @@ class _Looks:
 
     def _row_counts(self) -> Dict[str, int]:
         return {
-            '%s/%s' % (count, name): getattr(fill, count)
+            # `rows_used` is `rows/used`.
+            '%s/%s' % (count.replace('_', '/', 1), name): getattr(fill, count)
             for name, fill in fills_of(self._step).items()
             for count in COUNTS
         }
@@ -224,9 +247,9 @@ class _Looks:
         known = self._meter.progress(own.steps, own.examples)
         slowest = min(known, key=lambda rank: known[rank][0])
         return {
-            'steps_ahead': float(own.steps - known[slowest][0]),
-            'slowest_rank': float(slowest),
-            'examples_per_second': float(sum(examples for _, examples in known.values()))
+            'job/steps_ahead': float(own.steps - known[slowest][0]),
+            'job/slowest_rank': float(slowest),
+            'job/examples_per_second': float(sum(examples for _, examples in known.values()))
             / max(1e-9, own.seconds),
         }
 

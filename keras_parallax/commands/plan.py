@@ -202,7 +202,7 @@ def command(
 
         description = describe(model, optimizer, sparse_update)
         plan = plan_for(description.uses, bandwidth=bandwidth, density=density, **options)
-        plan = plan.with_updates(description.updates)
+        plan = plan.with_updates(description.updates)._replace(model=model)
         if html is not None:
             # Writing opens the file, and one that is there stays if there is no page.
             page = plan.to_html(host_memory=host_memory)

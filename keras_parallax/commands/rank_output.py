@@ -1,4 +1,4 @@
-"""What the workers of a job print, told apart by the prefixes of the launcher.
+"""What the workers of a job print, told apart by the prefixes of the launcher: files and a screen.
 
 `horovodrun --output-filename DIR` writes files for each worker, too, but into two files each, with
 a prefix that has no time from 0.28 on, and a job that is started anew writes over them. So it is
@@ -11,14 +11,21 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from typing import Any, BinaryIO, Callable, Dict, List, Optional, Sequence, Tuple
+
+from keras_parallax.commands.failure_cause import Cause, FailureCause
+from keras_parallax.commands.start_up_notes import StartUpNotes
 
 #: What stands before a line: of Horovod 0.19.5; of 0.28.1, which leaves the time out; of Open MPI
 #: with `--tag-output`, which has the number of the job too.
 _PREFIX = re.compile(rb'(?:\w{3} \w{3} [ \d]\d [\d:]{8} \d{4})?\[(?:\d+,)?(\d+)\]<std(?:out|err)>:')
 
-#: What Keras 2.2.4 says on each worker.
-_LEFT_OUT = b'Using TensorFlow backend.'
+#: Keras 2.2.4 prints a line each time that it would draw its bar, where there is no terminal.
+_BAR = re.compile(rb' *\d+/(?:\d+|Unknown) \[.*\] - ETA: ')
+
+#: With a terminal Keras erases a bar by as many of these as it has characters.
+_BACKSPACE = b'\x08'
 
 #: How long a process that the launcher has left behind may keep the output open.
 _END_SECONDS = 5
@@ -57,38 +64,43 @@ class Screen:
             ```
         """
         if text.endswith(b'\r'):
-            self._drawn = text[:-1] or self._drawn
+            self._drawn = text[:-1].rstrip(_BACKSPACE) or self._drawn
             return None
         line, self._drawn = text.rstrip(b'\n') or self._drawn, b''
-        return line
+        return line.replace(_BACKSPACE, b'')
 
 
 class RankOutput:
     """Writes a file for each worker, and shows what rank 0 prints.
 
-    Of other workers, what they write to the standard error stream is shown, after their number.
+    What other workers and, once a worker has printed something, the launcher print is in the files
+    only, and so are the notes that `StartUpNotes` recognizes.
 
     Args:
         folder: where the files are, `rank-0.log` and so on, and `launcher.log`. It is made. Files
             that are there are written on.
         say: function that takes a sentence for the user.
+        shows_all: whether the screen shows notes, too, and what other workers write to the standard
+            error stream, after their number.
 
     Raises:
         OSError: the folder cannot be made, or nothing can be written there.
     """
 
-    def __init__(self, folder: str, say: Callable[[str], None]) -> None:
-        self._folder, self._say = folder, say
+    def __init__(self, folder: str, say: Callable[[str], None], shows_all: bool = False) -> None:
+        self._folder, self._say, self._shows_all = folder, say, shows_all
         self._files: Optional[Dict[Optional[int], BinaryIO]] = {}
         self._lock = threading.Lock()
         self._threads: List[threading.Thread] = []
         self._gone: List[Any] = []
+        self._cause, self._has_begun, self._is_drawing = FailureCause(), False, False
         os.makedirs(folder, exist_ok=True)
         self._file(self._files, None)
 
     def read(self, process: 'subprocess.Popen[bytes]', words: Sequence[str]) -> None:
         """Begins to read what a process prints, given the words of its command."""
         self._write(None, b'started: ' + ' '.join(words).encode('utf-8', 'replace'))
+        self._cause, self._has_begun = FailureCause(), False
         self._threads = [
             threading.Thread(target=self._read, args=(source, shown), daemon=True)
             for source, shown in ((process.stdout, sys.stdout), (process.stderr, sys.stderr))
@@ -100,40 +112,68 @@ class RankOutput:
         """Waits until all is read of a process that has ended."""
         for thread in self._threads:
             thread.join(_END_SECONDS)
+        if self._is_drawing and sys.stdout.isatty():
+            # What comes next must not be written over a bar that is half drawn.
+            self._show(sys.stdout, b'\n')
+
+    def cause(self) -> Optional[Cause]:
+        """Why the process that was read last has failed, or `None` if no line tells it."""
+        with self._lock:
+            return self._cause.found()
+
+    def file_of(self, rank: Optional[int]) -> str:
+        """The path of a worker's file, with `None` that of the launcher's."""
+        name = 'launcher.log' if rank is None else 'rank-%d.log' % rank
+        return os.path.join(self._folder, name)
 
     def _read(self, source: Any, shown: Any) -> None:
-        screens: Dict[Optional[int], Screen] = {}
+        streams: Dict[Optional[int], _Stream] = {}
         rest = b''
-        on_terminal = shown.isatty()
         for chunk in iter(lambda: source.read1(65536), b''):
             pieces = (rest + chunk).splitlines(True)
             rest = b'' if pieces[-1].endswith((b'\n', b'\r')) else pieces.pop()
             for piece in pieces:
-                self._take(piece, screens, shown, on_terminal)
+                self._take(piece, streams, shown)
         if rest:
-            self._take(rest, screens, shown, on_terminal)
+            self._take(rest, streams, shown)
 
-    def _take(
-        self, piece: bytes, screens: Dict[Optional[int], Screen], shown: Any, on_terminal: bool
-    ) -> None:
+    def _take(self, piece: bytes, streams: Dict[Optional[int], '_Stream'], shown: Any) -> None:
         rank, text = rank_and_text(piece)
-        line = screens.setdefault(rank, Screen()).take(text)
-        if line == _LEFT_OUT:
-            return
+        stream = streams.setdefault(rank, _Stream())
+        on_terminal = shown.isatty()
+        if _BAR.match(text):
+            text = text.rstrip(b'\r\n') + b'\r'
+        line = stream.screen.take(text)
+        is_note = line is not None and stream.notes.take(line)
         with self._lock:
+            self._has_begun = self._has_begun or rank is not None
             if line is not None:
                 self._write(rank, line)
+                if not is_note:
+                    words = line.decode('utf-8', 'replace')
+                    self._cause.take(rank, words, time.monotonic(), shown is sys.stderr)
+            if not self._is_shown(rank, is_note, shown):
+                return
             if rank not in (None, 0):
-                is_error = shown is sys.stderr and line is not None
-                self._show(shown, b'[%d] %s\n' % (rank, line) if is_error else b'')
+                self._show(shown, b'[%d] %s\n' % (rank, line) if line is not None else b'')
             elif on_terminal:
                 self._show(shown, text)
             elif line is not None:
                 self._show(shown, line + b'\n')
 
+    def _is_shown(self, rank: Optional[int], is_note: bool, shown: Any) -> bool:
+        if self._shows_all:
+            return rank in (None, 0) or shown is sys.stderr
+        return not is_note and (rank == 0 or rank is None and not self._has_begun)
+
     def _show(self, shown: Any, text: bytes) -> None:
         if shown in self._gone or not text:
             return
+        on_terminal = shown.isatty()
+        if on_terminal and self._is_drawing and shown is sys.stderr:
+            text = b'\n' + text
+        if on_terminal:
+            self._is_drawing = not text.endswith(b'\n')
         try:
             shown.buffer.write(text)
             shown.flush()
@@ -160,6 +200,12 @@ class RankOutput:
 
     def _file(self, files: Dict[Optional[int], BinaryIO], rank: Optional[int]) -> BinaryIO:
         if rank not in files:
-            name = 'launcher.log' if rank is None else 'rank-%d.log' % rank
-            files[rank] = open(os.path.join(self._folder, name), 'ab')
+            files[rank] = open(self.file_of(rank), 'ab')
         return files[rank]
+
+
+class _Stream:
+    """What is known of the lines that one process has written to one of its streams."""
+
+    def __init__(self) -> None:
+        self.screen, self.notes = Screen(), StartUpNotes()

@@ -1,20 +1,27 @@
-"""The command `keras-parallax run`: starts a job anew when it has failed."""
+"""The command `keras-parallax run`: starts a job, shows one screen, restarts it on failure."""
 
 import contextlib
 import ctypes
+import datetime
 import os
 import signal
 import subprocess
 import time
-from typing import IO, Any, Callable, List, Mapping, Optional, Sequence, Tuple
+from typing import IO, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import click
 import psutil
 
-from keras_parallax.commands import host_files, launcher_path, rank_output
+from keras_parallax.commands import host_files, launcher_path, rank_output, start_up_notes
 
 #: Environment variable that tells the workers how often their job has been restarted: `0`, `1`, ...
 RESTARTS_VARIABLE = 'KERAS_PARALLAX_RESTARTS'
+
+#: Where files of jobs go if no folder is given: a folder for each job.
+LOGS_FOLDER = 'keras-parallax-logs'
+
+#: As in `keras_parallax.logs`, which would load more than this command needs.
+_LEVEL_VARIABLE = 'KERAS_PARALLAX_LOG_LEVEL'
 
 _LONGEST_DELAY_SECONDS = 300
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -86,6 +93,11 @@ class Runner:
         self._process: Optional[subprocess.Popen] = None
         self._signal: Optional[int] = None
 
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether a signal has told this process to end."""
+        return self._signal is not None
+
     def run(self) -> int:
         """Runs the command, and again if it fails; returns the exit code of the last attempt.
 
@@ -106,7 +118,7 @@ class Runner:
                 self._say('%s, because of %s; it is not restarted.' % (ended, name))
                 return code
             if restart == self._max_restarts:
-                self._say('%s; it has been restarted %d times, that is all.' % (ended, restart))
+                self._say(ended + _given_up(restart))
                 return code
             wait = delay(restart + 1, self._backoff)
             self._say(
@@ -186,6 +198,12 @@ class Runner:
         return self._signal
 
 
+def _given_up(restarts: int) -> str:
+    if not restarts:
+        return '.'
+    return '; giving up after %d restart%s.' % (restarts, 's' * (restarts > 1))
+
+
 def _not_started(word: str, error: OSError) -> str:
     """What to say of a launcher that is not there."""
     problem = launcher_path.problem(launcher_path.found(), launcher_path.beside())
@@ -198,14 +216,61 @@ def _say(sentence: str) -> None:
     click.echo('keras-parallax run: ' + sentence, err=True)
 
 
+def _new_folder(now: datetime.datetime) -> str:
+    """Makes a folder for the files of a job, and returns its path."""
+    name = os.path.join(LOGS_FOLDER, now.strftime('%Y-%m-%d-%H%M%S'))
+    number, folder = 1, name
+    while True:
+        try:
+            os.makedirs(folder)
+            return folder
+        except FileExistsError:
+            number += 1
+            folder = '%s-%d' % (name, number)
+
+
+def _own_words(processes: int, hosts: Optional[str], words: Sequence[str]) -> List[str]:
+    """The command that starts some workers, given that of one."""
+    python = ['python'] if words[0].endswith('.py') else []
+    places = hosts or 'localhost:%d' % processes
+    return ['horovodrun', '-np', str(processes), '-H', places, *python, *words]
+
+
+def _prefer_own_programs(environ: Dict[str, str]) -> None:
+    """Has `horovodrun` and `python` be those beside this Python, activated or not."""
+    own = launcher_path.beside()
+    if own is not None:
+        environ['PATH'] = os.path.dirname(own) + os.pathsep + environ.get('PATH', os.defpath)
+
+
+def _tell_cause(output: rank_output.RankOutput) -> None:
+    """Says what has ended a job, in the last line of the screen."""
+    cause = output.cause()
+    if cause is None:
+        _say('no worker has said why. Full log: ' + output.file_of(None))
+        return
+    if cause.rank != 0 and cause.traceback:
+        # That of rank 0 has been shown as it came.
+        click.echo('\n'.join(cause.traceback), err=True)
+    _say('%s. Full log: %s' % (cause.text, output.file_of(cause.rank)))
+
+
 @click.command(context_settings={'allow_interspersed_args': False})
+@click.option(
+    '-np', '--num-proc', 'processes', type=click.IntRange(min=1), metavar='NUMBER',
+    help='Number of workers. LAUNCHER is then the script and its arguments.',
+)  # fmt: skip
+@click.option(
+    '-H', '--hosts', metavar='HOST:SLOTS[,...]',
+    help='With -np: the hosts, and how many workers each may have. This machine if not given.',
+)  # fmt: skip
 @click.option(
     '--resources', 'file', type=click.File(), metavar='FILE',
     help='A file that names the hosts: lines like `worker1: 0, 1`, with the number of a card for '
     'each worker, or like `worker1 slots=2`. LAUNCHER is then the script and its arguments.',
 )  # fmt: skip
 @click.option(
-    '--max-restarts', type=click.IntRange(min=0), default=3, show_default=True,
+    '--max-restarts', type=click.IntRange(min=0), default=0, show_default=True,
     help='How often a failed job is started anew.',
 )  # fmt: skip
 @click.option(
@@ -218,13 +283,15 @@ def _say(sentence: str) -> None:
 )  # fmt: skip
 @click.option(
     '--output', 'folder', type=click.Path(file_okay=False), metavar='DIR',
-    help='Write what each worker prints to a file of its own, with the time and the rank before '
-    'each line, and show what rank 0 prints, without the prefix of the launcher.',
+    help='Where a file for each worker has all that it prints, with the time and the rank before '
+    'each line. With -np or --resources, a new folder in %s by default.' % LOGS_FOLDER,
 )  # fmt: skip
 @click.argument('launcher', nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_context
 def command(
     context: click.Context,
+    processes: Optional[int],
+    hosts: Optional[str],
     file: Optional[IO[str]],
     max_restarts: int,
     backoff: float,
@@ -232,34 +299,55 @@ def command(
     folder: Optional[str],
     launcher: Tuple[str, ...],
 ) -> None:
-    """Run a job, and start it anew when it fails.
+    """Run a job, show one screen of it, and start it anew when it fails.
 
-    LAUNCHER is the whole command after `--`, for instance
-    `keras-parallax run -- horovodrun -np 4 python train.py`. The script goes on from its last
-    checkpoint if it resumes one that exists. The environment variable KERAS_PARALLAX_RESTARTS
-    tells it how often the job has been restarted. A job that ends well, or by Ctrl-C or SIGTERM, is
-    not restarted. The exit code is that of the last attempt.
+    `keras-parallax run -np 2 train.py` starts two workers on this machine. The screen shows what
+    rank 0 prints, without start-up notes of TensorFlow and Horovod, unless KERAS_PARALLAX_LOG_LEVEL
+    is INFO or DEBUG. If the job fails, the last line names the worker, the error, and the file with
+    all that this worker has printed.
+
+    Instead of -np, LAUNCHER may be the whole command after `--`, for instance
+    `keras-parallax run -- mpirun -np 4 python train.py`. The screen is then that of the launcher,
+    unless --output is given.
+
+    With --max-restarts, the script goes on from its last checkpoint if it resumes one that exists.
+    The environment variable KERAS_PARALLAX_RESTARTS tells it how often the job has been restarted.
+    A job that ends well, or by Ctrl-C or SIGTERM, is not restarted. The exit code is that of the
+    last attempt.
     """
     words, environ = list(launcher), dict(os.environ)
+    if processes is not None and file is not None:
+        raise click.UsageError('-np and --resources both say how many workers there are: give one.')
+    if hosts is not None and processes is None:
+        raise click.UsageError('-H needs -np, the number of workers.')
+    if processes is not None:
+        words = _own_words(processes, hosts, words)
     if file is not None:
         try:
-            hosts = host_files.hosts_of(file.read())
-            words = host_files.launcher(hosts, words)
+            named = host_files.hosts_of(file.read())
+            words = host_files.launcher(named, words)
         except ValueError as error:
             sentence = '%s: %s.' % (file.name, error)
             raise click.BadParameter(sentence, param_hint='--resources') from None
-        environ.update(host_files.environ(hosts))
+        environ.update(host_files.environ(named))
+    if processes is not None or file is not None:
+        _prefer_own_programs(environ)
     output = None
-    if folder is not None:
+    if folder is not None or processes is not None or file is not None:
         try:
-            output = rank_output.RankOutput(folder, _say)
+            folder = folder or _new_folder(datetime.datetime.now())
+            shows_all = start_up_notes.are_wanted(environ.get(_LEVEL_VARIABLE))
+            output = rank_output.RankOutput(folder, _say, shows_all)
         except OSError as error:
-            sentence = 'nothing can be written to %s: %s.' % (folder, error)
+            sentence = 'nothing can be written to %s: %s.' % (folder or LOGS_FOLDER, error)
             raise click.BadParameter(sentence, param_hint='--output') from None
+        # The files have the notes of every worker.
+        environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '0')
     try:
-        code = Runner(words, environ, max_restarts, backoff, start_limit, _say, output).run()
-        if code and output is not None:
-            _say('what each worker has printed is in %s.' % folder)
+        runner = Runner(words, environ, max_restarts, backoff, start_limit, _say, output)
+        code = runner.run()
+        if code and output is not None and not runner.is_interrupted:
+            _tell_cause(output)
         context.exit(code)
     except FileNotFoundError as error:
         _say(_not_started(words[0], error))

@@ -44,7 +44,9 @@ if _untested:
 def _name_of_generation() -> str:
     if not tensorflow.__version__.startswith('1.'):
         return 'tensorflow_2'
-    if not hasattr(tensorflow.Session, '_make_callable_from_options'):
+    # 1.15 warns of each use of a name that it has in `compat.v1`, too.
+    names = getattr(tensorflow.compat, 'v1', tensorflow)
+    if not hasattr(names.Session, '_make_callable_from_options'):
         return 'tensorflow_1_6'
     has_newer_optimizers = hasattr(tensorflow.keras.optimizers, 'schedules')
     return 'tensorflow_1_15' if has_newer_optimizers else 'tensorflow_1'

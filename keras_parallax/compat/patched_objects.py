@@ -22,6 +22,8 @@ _STEP_METRICS = (
     'tests/unit/callbacks/test_step_metrics.py::'
     'test_keras_progress_bar_shows_the_numbers_as_they_are'
 )
+_LATER_BARS = 'Keras 2.15, 2.21'
+_FEW = 'tests/unit/callbacks/test_step_metrics.py::test_keras_progress_bar_has_a_short_line'
 _KERNELS = (
     'tests/unit/engine/updates/test_fused_kernels.py::'
     'test_a_model_resumes_in_plain_keras_from_the_state_of_a_kernel'
@@ -69,6 +71,14 @@ ON_OBJECTS: Tuple[Tuple[str, str, str, str], ...] = (
         _KERAS,
         _STEP_METRICS,
     ),
+    (
+        'ProgbarLogger.on_batch_end',
+        'the bar shows two of the metrics of steps, and Keras 2.15 has it show all logs',
+        _LATER_BARS,
+        _FEW,
+    ),
+    ('ProgbarLogger.on_train_batch_end', 'the same', _LATER_BARS, _FEW),
+    ('ProgbarLogger.on_epoch_end', 'the same', _LATER_BARS, _FEW),
     ('ProgbarLogger.seen', 'the bar goes on within an epoch', _KERAS, _BAR),
     ('ProgbarLogger.log_values', 'the bar goes on within an epoch', _KERAS, _BAR),
     ('BaseLogger.seen', 'the averages of an epoch go on after a resume', _KERAS, _BAR),

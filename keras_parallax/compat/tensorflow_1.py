@@ -11,6 +11,7 @@ import tensorflow as tf
 from keras_parallax.framework_types import Graph, Model, Optimizer, Session, Variable
 
 # isort: split
+from tensorflow.core.protobuf import config_pb2
 from tensorflow.python import pywrap_tensorflow as c_api  # noqa: F401 - for all
 from tensorflow.python.ops import gradients as _gradients
 from tensorflow.python.ops import gradients_impl as _gradients_impl
@@ -29,7 +30,7 @@ COMPILED_WITH = '%s'
 INTERNALS = '1_11'
 
 #: What every session of ours needs: a `tf.ConfigProto`.
-CONFIG = tf.ConfigProto()
+CONFIG = config_pb2.ConfigProto()
 
 #: What a script has to do so that TensorFlow builds graphs.
 FOR_GRAPHS = 'leave tf.enable_eager_execution() out.'

@@ -279,6 +279,8 @@ def _fit(original: Callable[..., Any]) -> Callable[..., Any]:
             arguments.get('callbacks'), scope, first
         )
         shuffles = bool(arguments.get('shuffle', True))
+        if scope.job.rank != 0:
+            arguments.setdefault('verbose', 0)
         checkpoints.begin_fit(self, first, scope, arguments.get('x'), shuffles)
         if scope.job.size > 1:
             _in_fit.add(self)

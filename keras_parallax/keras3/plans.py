@@ -1,13 +1,13 @@
 """The plan of a Keras 3 model: its tables as the engine has them, all else on every worker."""
 
-from typing import Any
+from typing import Any, Dict, List, Optional
 
 from keras_parallax.compat.keras3_variable import TableVariable
 from keras_parallax.errors import ScopeError
 from keras_parallax.keras3 import joint_lookups, optimizer
 from keras_parallax.keras3.scope import Keras3Scope
-from keras_parallax.planning.classify import DENSE
-from keras_parallax.planning.plan import Plan, PlannedVariable
+from keras_parallax.planning.classify import DENSE, VariableUse
+from keras_parallax.planning.plan import Basis, Plan, PlannedVariable
 
 #: Ends the reason of a table whose rows no call pulls together with those of others.
 _ALONE = '; a layer computes its ids, so each lookup costs a call of its own'
@@ -62,4 +62,32 @@ def plan_of(model: Any, scope: Keras3Scope) -> Plan:
                     density=1.0,
                 )
             )
-    return plan._replace(variables=tuple(variables), requested=scope.request.architecture)
+    return plan._replace(
+        variables=tuple(variables),
+        requested=scope.request.architecture,
+        basis=_basis(
+            plan, variables, {planned.name: table.name for table, planned in of_tables.items()}
+        ),
+    )
+
+
+def _basis(plan: Plan, variables: List[PlannedVariable], names: Dict[str, str]) -> Optional[Basis]:
+    """The basis of the engine's plan, with all variables of the model by their own names.
+
+    Args:
+        plan: the engine's plan, of tables.
+        variables: those of the model.
+        names: from names in that plan to names of tables in the model.
+    """
+    if plan.basis is None:
+        return None
+    uses = {names.get(use.name, use.name): use for use in plan.basis.uses}
+    return plan.basis._replace(
+        uses=tuple(
+            uses[planned.name]._replace(name=planned.name)
+            if planned.name in uses
+            else VariableUse(planned.name, planned.shape, planned.dtype, whole_reads=('loss',))
+            for planned in variables
+        ),
+        overrides={names.get(name, name): kind for name, kind in plan.basis.overrides.items()},
+    )

@@ -18,6 +18,41 @@ from keras_parallax.planning.costs import Traffic
 MARKS = ('pulled', 'computed', 'pushed', 'reduced')
 
 
+#: The metrics by group, which is the unit: names are `GROUP/NAME`, and `GROUP/NAME/TABLE`.
+GROUPS = {
+    'rows': ('touched', 'used', 'given', 'evicted'),
+    'ids': ('left_out',),
+    'bytes': ('rows_sent', 'rows_received', 'dense_sent', 'dense_received'),
+    'seconds': (
+        'step',
+        'pull',
+        'compute',
+        'push',
+        'allreduce',
+        'barrier',
+        'between',
+        'slowest_rank_behind',
+    ),
+    'job': ('examples_per_second', 'slowest_rank', 'steps_ahead'),
+}
+
+#: What progress bars show of them.
+IN_BARS = ('seconds/step', 'job/examples_per_second')
+
+
+def is_in_bars(name: str) -> bool:
+    """Whether a progress bar shows a metric: of those of steps, `IN_BARS`; all others.
+
+    Example:
+        ```python
+        >>> [is_in_bars(name) for name in ('loss', 'seconds/step', 'bytes/rows_sent/words')]
+        [True, True, False]
+        ```
+    """
+    group, _, rest = name.partition('/')
+    return rest.partition('/')[0] not in GROUPS.get(group, ()) or name in IN_BARS
+
+
 class Route(NamedTuple):
     """Which way rows go of a table, or of several tables that travel as one.
 
@@ -224,17 +259,17 @@ def metrics(
     times = [times_of(of_rank) for of_rank in ranks]
     slowest, by = slowest_of([of_rank.busy for of_rank in times])
     logs = {
-        'rows_touched': float(np.sum(touched)),
-        'row_bytes_sent': sum(traffic.sent for traffic in means),
-        'row_bytes_received': sum(traffic.received for traffic in means),
-        'dense_bytes_sent': float(setting.dense.sent),
-        'dense_bytes_received': float(setting.dense.received),
-        'examples_per_second': sum(of_rank.examples for of_rank in ranks)
+        'rows/touched': float(np.sum(touched)),
+        'bytes/rows_sent': sum(traffic.sent for traffic in means),
+        'bytes/rows_received': sum(traffic.received for traffic in means),
+        'bytes/dense_sent': float(setting.dense.sent),
+        'bytes/dense_received': float(setting.dense.received),
+        'job/examples_per_second': sum(of_rank.examples for of_rank in ranks)
         / max(1e-9, max(of_rank.seconds for of_rank in ranks)),
     }
     for name in Times._fields:
-        logs[name + '_seconds'] = float(np.mean([getattr(one, name) for one in times]))
-    logs.update(slowest_rank=float(slowest), slowest_rank_seconds=by)
+        logs['seconds/' + name] = float(np.mean([getattr(one, name) for one in times]))
+    logs['job/slowest_rank'], logs['seconds/slowest_rank_behind'] = float(slowest), by
     if per_table:
         logs.update(_of_tables(setting, touched, means))
     return logs
@@ -246,9 +281,9 @@ def _of_tables(setting: Setting, touched: Array, means: Sequence[Traffic]) -> Di
         parts = {name: rows[name] * width for name, width in route.tables.items()}
         whole = sum(parts.values()) or 1.0
         for name, part in parts.items():
-            logs['rows_touched/' + name] = float(rows[name])
-            logs['row_bytes_sent/' + name] = float(traffic.sent * part / whole)
-            logs['row_bytes_received/' + name] = float(traffic.received * part / whole)
+            logs['rows/touched/' + name] = float(rows[name])
+            logs['bytes/rows_sent/' + name] = float(traffic.sent * part / whole)
+            logs['bytes/rows_received/' + name] = float(traffic.received * part / whole)
     return logs
 
 

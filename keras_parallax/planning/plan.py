@@ -3,7 +3,7 @@
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, cast
 
 from keras_parallax.errors import PlanError
-from keras_parallax.planning import architectures, costs, memory, placement, predict
+from keras_parallax.planning import architectures, costs, memory, placement, predict, verdict
 from keras_parallax.planning import classify as rules
 from keras_parallax.planning.architecture_trials import Trials
 from keras_parallax.planning.memory import HostMemory
@@ -51,6 +51,7 @@ class Plan(NamedTuple):
         fp16: `costs.Fp16`: what travels in half precision.
         basis: the `Basis` from which it was made.
         trials: the `architecture_trials.Trials` of a job that tries architectures, or has.
+        model: the name of the model, `None` if it is not known.
     """
 
     variables: Tuple[PlannedVariable, ...]
@@ -60,6 +61,7 @@ class Plan(NamedTuple):
     fp16: costs.Fp16 = costs.NO_FP16
     basis: Optional[Basis] = None
     trials: Optional[Trials] = None
+    model: Optional[str] = None
 
     def __repr__(self) -> str:
         kinds = [variable.kind for variable in self.variables]
@@ -100,6 +102,17 @@ class Plan(NamedTuple):
         if bandwidth is not None:
             cluster = cluster._replace(bandwidth=bandwidth)
         return predict.predict(self, cluster, self.fp16)
+
+    def verdict(self, bandwidth: Optional[float] = None) -> Optional[str]:
+        """Says in one sentence which architecture is fastest from how many hosts on.
+
+        Args:
+            bandwidth: as in `predict`.
+
+        Returns:
+            The sentence, at most 120 characters, or `None` if one worker holds everything.
+        """
+        return verdict.verdict(self, bandwidth)
 
     def memory(self) -> List[HostMemory]:
         """Predicts the memory of each host: a list of `memory.HostMemory`s, in bytes."""
@@ -221,6 +234,8 @@ class Plan(NamedTuple):
             bandwidth: as in `predict`.
         """
         return {
+            'model': self.model,
+            'verdict': self.verdict(bandwidth),
             'architecture': self.architecture,
             'requested': self.requested,
             'trials': plain(self.trials),

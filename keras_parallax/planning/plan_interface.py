@@ -15,6 +15,10 @@ class PlanInterface(PlannedModel, Protocol):
     """A `plan.Plan`, which says what each part is."""
 
     @property
+    def model(self) -> Optional[str]:
+        """The name of the model, `None` if it is not known."""
+
+    @property
     def requested(self) -> str:
         """The architecture that was asked for."""
 
@@ -28,6 +32,9 @@ class PlanInterface(PlannedModel, Protocol):
 
     def predict(self, bandwidth: Optional[float] = None) -> Optional[Prediction]:
         """Predicts what a step costs."""
+
+    def verdict(self, bandwidth: Optional[float] = None) -> Optional[str]:
+        """Says which architecture is fastest from how many hosts on."""
 
     def memory(self) -> List[HostMemory]:
         """Predicts the memory of each host."""

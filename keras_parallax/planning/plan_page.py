@@ -78,6 +78,8 @@ def content_of(
     variables = sorted(plan.variables, key=lambda variable: -variable.stored_bytes)
     return {
         'title': architecture_in_words(plan),
+        'model': plan.model,
+        'verdict': plan.verdict(bandwidth),
         'cluster': cluster_in_words(cluster),
         'bandwidth': bandwidth_in_words(bandwidth or cluster.bandwidth),
         'figures': _figures(plan, prediction, hosts),

@@ -1,5 +1,6 @@
-"""The plan as a table for people."""
+"""The plan as a table for people, at most `verdict.COLUMNS` wide."""
 
+import textwrap
 from typing import List, Optional, Sequence
 
 from tabulate import tabulate
@@ -13,8 +14,16 @@ from keras_parallax.planning.units import (
     bandwidth_in_words,
     counted,
     seconds_in_words,
+    shortened,
     size_in_words,
 )
+from keras_parallax.planning.verdict import COLUMNS
+
+#: Longer names of variables are shortened.
+_LONGEST_NAME = 40
+
+#: Where a place and a reason are broken into lines: so many columns at most, and at least.
+_LONGEST_PLACE, _SHORTEST = 42, 18
 
 #: Of more servers than these, only the extremes are shown; `Plan.as_data` has them all.
 _MOST_SERVERS = 16
@@ -38,12 +47,15 @@ def format_summary(
         host_memory: bytes of memory that a host has, `None` if it is not known.
     """
     prediction = plan.predict(bandwidth)
-    lines = ['Architecture: %s' % architecture_in_words(plan), _variables(plan, prediction)]
+    lines = ['Architecture: %s' % architecture_in_words(plan)]
+    lines.extend(filter(None, [plan.verdict(bandwidth)]))
+    lines.append(_variables(plan))
     for kind in (rules.DENSE, rules.SPARSE):
         of_kind = [variable for variable in plan.variables if variable.kind == kind]
         size = size_in_words(sum(variable.stored_bytes for variable in of_kind))
         lines.append('%s: %s, %s' % (kind.capitalize(), counted(len(of_kind), 'variable'), size))
     if prediction is not None:
+        lines.append(_exchanges(plan, prediction))
         lines.extend(_totals(plan, prediction, bandwidth))
         if any(variable.shards for variable in plan.variables):
             lines.extend(_servers(prediction.server_loads))
@@ -51,7 +63,17 @@ def format_summary(
     lines.extend(update_lines(plan))
     lines.extend(_wide_lines(plan))
     lines.extend(fill_lines(plan))
-    return '\n'.join(line.rstrip() for line in '\n'.join(lines).splitlines())
+    return '\n'.join(_fit(line.rstrip()) for line in '\n'.join(lines).splitlines())
+
+
+def _fit(line: str) -> str:
+    """A line, broken into several if it is wider than `COLUMNS`; a table's never is."""
+    if len(line) <= COLUMNS:
+        return line
+    indent = ' ' * (len(line) - len(line.lstrip()))
+    return '\n'.join(
+        textwrap.wrap(line, COLUMNS, subsequent_indent=indent + '  ', break_on_hyphens=False)
+    )
 
 
 def architecture_in_words(plan: PlanInterface) -> str:
@@ -67,25 +89,40 @@ def architecture_in_words(plan: PlanInterface) -> str:
     return '%s (%s; %r was asked for)' % (plan.architecture, cause, plan.requested)
 
 
-def _variables(plan: PlanInterface, prediction: Optional[predict.Prediction]) -> str:
+def _variables(plan: PlanInterface) -> str:
+    """What each variable is, where it is, and why."""
     headers = ['variable', 'shape', 'size', 'class', 'place', 'reason']
-    if prediction is not None:
-        headers[4:4] = ['density']
-        headers[6:6] = ['sent', 'allgather', 'allreduce']
-    rows = []
-    for variable in plan.variables:
-        row = [
-            variable.name,
+    rows = [
+        [
+            shortened(variable.name, _LONGEST_NAME),
             ' x '.join(map(str, variable.shape)) or 'scalar',
             size_in_words(variable.stored_bytes),
             variable.kind,
-            variable.place,
-            variable.reason,
         ]
-        if prediction is not None:
-            row[4:4] = [_density(variable)]
-            row[6:6] = map(_size_if_known, prediction.variables[variable.name])
-        rows.append(row)
+        for variable in plan.variables
+    ]
+    widths = [
+        max([len(header)] + [len(row[column]) for row in rows])
+        for column, header in enumerate(headers[:4])
+    ]
+    # Columns are two blanks apart.
+    left = COLUMNS - sum(widths) - 2 * len(widths)
+    longest = max([len(variable.place) for variable in plan.variables] + [0])
+    place = min(longest, _LONGEST_PLACE, max(_SHORTEST, left - 2 - _SHORTEST)) or 1
+    reason = max(_SHORTEST, left - 2 - max(place, len('place')))
+    for row, variable in zip(rows, plan.variables):
+        row += [textwrap.fill(variable.place, place), textwrap.fill(variable.reason, reason)]
+    return tabulate(rows, headers, tablefmt='simple', disable_numparse=True)
+
+
+def _exchanges(plan: PlanInterface, prediction: predict.Prediction) -> str:
+    """What a host sends for each variable in a step, as planned and by Horovod's collectives."""
+    rows = [
+        [shortened(variable.name, _LONGEST_NAME), _density(variable)]
+        + list(map(_size_if_known, prediction.variables[variable.name]))
+        for variable in plan.variables
+    ]
+    headers = ['sent in a step for', 'density', 'as planned', 'by allgather', 'by allreduce']
     return tabulate(rows, headers, tablefmt='simple', disable_numparse=True)
 
 
@@ -119,6 +156,7 @@ def _totals(
         % (cluster_in_words(cluster), bandwidth_in_words(bandwidth or cluster.bandwidth)),
         tabulate(rows, headers, tablefmt='simple', disable_numparse=True),
     ]
+    lines.extend(_saved(prediction))
     if prediction.message_seconds:
         shards = sum(len(variable.shards) for variable in plan.variables)
         lines.append(
@@ -132,6 +170,22 @@ def _totals(
             % (', '.join(prediction.unknown), prediction.unknown[0])
         )
     return lines
+
+
+def _saved(prediction: predict.Prediction) -> List[str]:
+    """What the plan saves against Horovod alone: a line, none if a density is unknown."""
+    planned = prediction.totals[predict.PLAN].sent
+    if prediction.unknown or not planned:
+        return []
+    saved = []
+    for name, words in ((predict.ALLGATHER, 'allgather'), (predict.ALLREDUCE, 'dense allreduce')):
+        other = prediction.totals[name].sent
+        # Bytes that a host sends are the same up to rounding where nothing is a table.
+        size = size_in_words(other - planned) if round(other) > round(planned) else 'nothing'
+        saved.append(
+            '%s against tables by %s (%.0f%%)' % (size, words, 100 - 100 * planned / other)
+        )
+    return ['Saved: ' + ', '.join(saved)]
 
 
 def _servers(loads: Sequence[predict.ServerLoad]) -> List[str]:

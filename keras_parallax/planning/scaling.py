@@ -62,22 +62,35 @@ def curves(plan: PlanInterface, bandwidth: Optional[float] = None) -> Dict[str, 
         out. It is empty where a density is not known.
     """
     cluster = plan.cluster or costs.Cluster()
+    found: Dict[str, List[Point]] = {}
+    for hosts in host_counts(cluster):
+        points = points_on(plan, hosts, bandwidth)
+        if not points:
+            return {}
+        for name, point in points.items():
+            found.setdefault(name, []).append(point)
+    return found
+
+
+def points_on(
+    plan: PlanInterface, hosts: int, bandwidth: Optional[float] = None
+) -> Dict[str, Point]:
+    """The `Point` of each architecture on so many hosts; arguments and names as of `curves`."""
+    cluster = (plan.cluster or costs.Cluster())._replace(hosts=hosts)
     if bandwidth is not None:
         cluster = cluster._replace(bandwidth=bandwidth)
-    found: Dict[str, List[Point]] = {}
+    found: Dict[str, Point] = {}
     for architecture in (architectures.HYBRID, architectures.PS, architectures.ALLREDUCE):
-        for hosts in host_counts(cluster):
-            try:
-                prediction = plan.for_cluster(cluster._replace(hosts=hosts), architecture).predict()
-            except PlanError:
-                break
-            if prediction is None or prediction.unknown:
-                return {}
-            exchanges = {architecture: (predict.PLAN, prediction.message_seconds)}
-            if architecture == architectures.ALLREDUCE:
-                exchanges[DENSE] = predict.ALLREDUCE, 0.0
-            for name, (exchange, messages) in exchanges.items():
-                total = prediction.totals[exchange]
-                point = Point(hosts, total.sent, total.seconds, messages)
-                found.setdefault(name, []).append(point)
+        try:
+            prediction = plan.for_cluster(cluster, architecture).predict()
+        except PlanError:
+            continue
+        if prediction is None or prediction.unknown:
+            return {}
+        exchanges = {architecture: (predict.PLAN, prediction.message_seconds)}
+        if architecture == architectures.ALLREDUCE:
+            exchanges[DENSE] = predict.ALLREDUCE, 0.0
+        for name, (exchange, messages) in exchanges.items():
+            total = prediction.totals[exchange]
+            found[name] = Point(hosts, total.sent, total.seconds, messages)
     return found

@@ -91,6 +91,21 @@ def seconds_in_words(seconds: float) -> str:
     return _scaled(seconds * 1e6, 1000, (' us', ' ms', ' s'), '%.3g%s')
 
 
+def shortened(text: str, length: int) -> str:
+    """A text of at most so many characters, without its middle if it is longer.
+
+    Example:
+        ```python
+        >>> shortened('a_long_name/embeddings', 13)
+        'a_lon...dings'
+        ```
+    """
+    if len(text) <= length:
+        return text
+    kept = length - 3
+    return '%s...%s' % (text[: kept // 2], text[len(text) - (kept - kept // 2) :])
+
+
 def counted(number: int, noun: str) -> str:
     """A number of things: `'1 shard'`, `'2 shards'`."""
     return '%d %s%s' % (number, noun, '' if number == 1 else 's')

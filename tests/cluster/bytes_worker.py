@@ -71,7 +71,7 @@ def main(rows, width, ids, steps, local_aggregation=1, units=1, dense=0):
     )
     if strategy.local_rank == 0:
         print('BYTES %.0f;' % (counted / steps), flush=True)
-        measured = logs['row_bytes_sent'] + logs['dense_bytes_sent']
+        measured = logs['bytes/rows_sent'] + logs['bytes/dense_sent']
         print('MEASURED %.0f;' % measured, flush=True)
         plan = strategy.plan(model)
         if not dense:

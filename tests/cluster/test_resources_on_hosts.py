@@ -21,10 +21,11 @@ def test_workers_are_where_the_file_says_and_each_uses_its_card(tmp_path):
         words = horovodrun + [sys.executable, WORKER, 'on']
         outcome = cluster.exec(
             0,
-            [COMMAND, 'run', '--max-restarts', '0', '--resources', str(file)] + words,
+            [COMMAND, 'run', '--resources', str(file), '--output', str(tmp_path)] + words,
             environ={'TF_CPP_MIN_LOG_LEVEL': '2'},
         )
         cluster.end_processes()
     assert outcome.code == 0, outcome.output
     for rank, (card, host) in enumerate([(2, 'h0'), (3, 'h0'), (1, 'h1')]):
-        assert 'rank %d of 3 has card %d, on %s' % (rank, card, host) in outcome.output
+        printed = (tmp_path / ('rank-%d.log' % rank)).read_text()
+        assert 'rank %d of 3 has card %d, on %s' % (rank, card, host) in printed

@@ -143,7 +143,7 @@ def step_metrics(rank):
     (table,) = [one for one in plan.variables if one.shards]
     return dict(
         {'history ' + name: values for name, values in history.items()},
-        on_batches=[logs['rows_touched'] for logs in on_batches],
+        on_batches=[logs['rows/touched'] for logs in on_batches],
         machines=[shard.server for shard in table.shards],
         shape=table.shape,
         table=table.name,

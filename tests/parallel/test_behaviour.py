@@ -1,5 +1,6 @@
 """What users do with a model in a job of two, and what they must then see on both workers."""
 
+import csv
 import glob
 import json
 import os
@@ -217,23 +218,24 @@ def test_step_metrics_are_what_is_counted_by_hand_in_every_log(shown, plain):
     row_bytes = 4 * ranks[0]['shape'][1]
     sent = [bytes_by_hand(of_step, machines, row_bytes) for of_step in zip(*batches)]
     for rank in ranks:
-        for key in ('rows_touched', 'rows_touched/' + name):
+        for key in ('rows/touched', 'rows/touched/' + name):
             np.testing.assert_allclose(rank['history ' + key], [touched] * 2)
-        for key in ('row_bytes_sent', 'row_bytes_received', 'row_bytes_sent/' + name):
+        for key in ('bytes/rows_sent', 'bytes/rows_received', 'bytes/rows_sent/' + name):
             np.testing.assert_allclose(rank['history ' + key], [np.mean(sent) / RANKS] * 2)
         # Known from the first batch on, and told again after every second one.
         assert len(rank['on_batches']) == 8 and len(set(rank['on_batches'])) > 2
-        parts = [rank['history %s_seconds' % part] for part in ('pull', 'compute', 'barrier')]
-        assert (np.sum(parts, axis=0) <= rank['history step_seconds']).all()
-        assert (rank['history examples_per_second'] > 0).all()
+        parts = [rank['history seconds/%s' % part] for part in ('pull', 'compute', 'barrier')]
+        assert (np.sum(parts, axis=0) <= rank['history seconds/step']).all()
+        assert (rank['history job/examples_per_second'] > 0).all()
         # It sleeps; in the first epoch there is the first step of all.
-        assert rank['history slowest_rank'][1] == 1
-        assert rank['history slowest_rank_seconds'][1] > 0
+        assert rank['history job/slowest_rank'][1] == 1
+        assert rank['history seconds/slowest_rank_behind'][1] > 0
     for key in [key for key in ranks[0] if key.startswith('history ')]:
         assert_all_equal([ranks[0][key]], [ranks[1][key]])
     assert_both_end_with(ranks, ranks[0]['end'])
-    log = np.genfromtxt(os.path.join(shown.folder, 'log-0.csv'), delimiter=',', names=True)
-    np.testing.assert_allclose(log['rows_touched'], [touched] * 2)
+    with open(os.path.join(shown.folder, 'log-0.csv')) as file:
+        log = [float(row['rows/touched']) for row in csv.DictReader(file)]
+    np.testing.assert_allclose(log, [touched] * 2)
 
 
 @behaviour('accumulated')
@@ -253,11 +255,11 @@ def test_batches_that_are_exchanged_together_train_and_cost_what_one_of_all_does
         sent += (row_bytes + 1) * np.sum(away)  # A row's number takes a byte.
     for rank in ranks:
         assert rank['iterations'] == 6
-        np.testing.assert_allclose(rank['history row_bytes_sent'], [sent / 5 / RANKS] * 2)
+        np.testing.assert_allclose(rank['history bytes/rows_sent'], [sent / 5 / RANKS] * 2)
         # Half of what a ring of two hosts sends for each batch, as it is planned.
-        assert rank['history dense_bytes_sent'].tolist() == [rank['dense_size'] / 2] * 2
-        parts = [rank['history %s_seconds' % part] for part in ('pull', 'compute', 'barrier')]
-        assert (np.sum(parts, axis=0) <= rank['history step_seconds']).all()
+        assert rank['history bytes/dense_sent'].tolist() == [rank['dense_size'] / 2] * 2
+        parts = [rank['history seconds/%s' % part] for part in ('pull', 'compute', 'barrier')]
+        assert (np.sum(parts, axis=0) <= rank['history seconds/step']).all()
         refusal = str(rank['refusal'])
         assert 'rank 1 has settings of ParallaxOptimizer: ' in refusal
         assert "'accumulate_steps': 3" in refusal and "'accumulate_steps': 2" in refusal
@@ -692,7 +694,7 @@ def test_hot_tables_that_share_a_server_part_once_they_are_measured(shown, keras
         np.testing.assert_allclose(rank['density'], measured)
         lines = str(rank['summary']).splitlines()
         for number in range(4):
-            (line,) = [line for line in lines if line.startswith('table_%d/' % number)]
+            _, line = [line for line in lines if line.startswith('table_%d/' % number)]
             assert '  %.3g measured  ' % measured[number] in line
         servers = list(rank['after servers'])
         assert servers[0] != servers[2] and rank['after traffic'].max() < 0.6

@@ -1,11 +1,8 @@
 """The language model of `examples/` on real text: what `make demo` runs, but on less of it."""
 
 import os
-import pty
 import re
 import runpy
-import subprocess
-import sys
 
 import launch
 import numpy as np
@@ -13,14 +10,6 @@ import pytest
 
 EXAMPLES = os.path.join(os.path.dirname(__file__), '..', '..', 'examples')
 TOKENS, WORDS = 150000, 5000
-WITHOUT_PREFIX = [sys.executable, os.path.join(EXAMPLES, 'without_prefix.py')]
-#: What horovodrun makes of a bar that is drawn twice, and of a line of each worker.
-FORWARDED = (
-    'Tue Nov 24 16:27:17 2026[1]<stderr>:Using TensorFlow backend.\\n'
-    'Tue Nov  3 16:27:18 2026[0]<stdout>:\\rTue Nov  3 16:27:18 2026[0]<stdout>:half\\r'
-    'Tue Nov  3 16:27:19 2026[0]<stdout>:whole\\n'
-    'Tue Nov 24 16:27:19 2026[1]<stderr>:lost\\nlast'
-)
 SMALLER = ['--max-tokens', TOKENS, '--vocabulary-size', WORDS, '--epochs', '3', '--dim', '32']
 WAYS = {
     'hybrid': [],
@@ -35,10 +24,12 @@ def way(request):
 
 
 @pytest.fixture(scope='module')
-def output(way):
+def output(way, tmp_path_factory):
     """What the example prints, as `make demo` shows it."""
     script, arguments = os.path.join(EXAMPLES, 'lm1b.py'), SMALLER + WAYS[way]
-    outcome = launch.run(2, script, *arguments, prefix=WITHOUT_PREFIX)
+    outcome = launch.run(
+        2, script, *arguments, prefix=launch.one_screen(tmp_path_factory.mktemp('logs'))
+    )
     assert outcome.code == 0, outcome.output
     return outcome.output
 
@@ -109,26 +100,3 @@ def test_it_prints_one_bar_and_nothing_of_the_launcher(output):
     assert len(bars) == 1 and bars[0].startswith('100%')
     # `launch` has each worker say that it has started.
     assert '[0]<std' not in output and 'Using TensorFlow' not in output
-
-
-def without_prefix(script, **options):
-    command = WITHOUT_PREFIX + ['sh', '-c', script]
-    return subprocess.run(command, stdin=subprocess.DEVNULL, **options)
-
-
-def test_a_redrawn_line_comes_once_where_there_is_no_terminal():
-    done = without_prefix("printf '%s'" % FORWARDED, stdout=subprocess.PIPE)
-    assert done.returncode == 0
-    assert done.stdout == b'whole\nTue Nov 24 16:27:19 2026[1]<stderr>:lost\nlast'
-
-
-def test_a_terminal_gets_a_line_as_often_as_it_is_drawn():
-    ours, theirs = pty.openpty()
-    without_prefix("printf '%s'" % FORWARDED, stdout=theirs)
-    os.close(theirs)
-    assert b'\rhalf\rwhole\r\nTue Nov 24' in launch.read_terminal(ours)
-
-
-@pytest.mark.parametrize('script, code', [('exit 3', 3), ('kill -9 $$', 137)])
-def test_the_exit_code_is_that_of_the_command(script, code):
-    assert without_prefix(script).returncode == code

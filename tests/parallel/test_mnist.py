@@ -29,7 +29,7 @@ def output(tmp_path_factory):
     outcome = launch.run(
         WORKERS, os.path.join(EXAMPLES, 'mnist.py'), '--no-dropout', '--train', TRAIN,
         '--held-out', HELD_OUT, '--epochs', EPOCHS, '--batch-size', BATCH, '--seed', SEED,
-        prefix=[sys.executable, os.path.join(EXAMPLES, 'without_prefix.py')],
+        prefix=launch.one_screen(tmp_path_factory.mktemp('logs')),
         environ={'HOME': str(tmp_path_factory.mktemp('home'))},  # Without MNIST in it.
     )  # fmt: skip
     assert outcome.code == 0, outcome.output

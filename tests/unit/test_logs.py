@@ -50,19 +50,45 @@ def test_a_level_that_there_is_not_is_taken_for_info_with_a_warning():
     'environ, level',
     [
         ({}, None),
-        ({'HOROVOD_RANK': '0'}, None),
-        ({'HOROVOD_RANK': '1'}, '1'),
-        ({'OMPI_COMM_WORLD_RANK': '2'}, '1'),
-        ({'SLURM_PROCID': '3'}, '1'),
-        ({'JOB_COMPLETION_INDEX': '1'}, '1'),
-        # A worker of `horovodrun` in a batch script of Slurm's.
-        ({'HOROVOD_RANK': '1', 'SLURM_PROCID': '0'}, '1'),
+        ({'HOROVOD_RANK': '0'}, '2'),
+        ({'HOROVOD_RANK': '1'}, '2'),
+        ({'OMPI_COMM_WORLD_RANK': '2'}, '2'),
+        ({'SLURM_PROCID': '3'}, '2'),
+        ({'JOB_COMPLETION_INDEX': '1'}, '2'),
         ({'HOROVOD_RANK': '1', 'TF_CPP_MIN_LOG_LEVEL': '0'}, '0'),
+        ({'HOROVOD_RANK': '0', LEVEL_VARIABLE: 'WARNING'}, '2'),
+        ({'HOROVOD_RANK': '0', LEVEL_VARIABLE: 'info'}, None),
+        ({'HOROVOD_RANK': '1', LEVEL_VARIABLE: 'info'}, '2'),
+        # A worker of `horovodrun` in a batch script of Slurm's.
+        ({'HOROVOD_RANK': '1', 'SLURM_PROCID': '0', LEVEL_VARIABLE: 'DEBUG'}, '2'),
     ],
 )
-def test_tensorflow_prints_its_notes_on_rank_0_alone_unless_it_is_told_otherwise(environ, level):
+def test_tensorflow_prints_no_notes_in_a_job_unless_they_are_asked_for(environ, level):
     quiet(environ)
     assert environ.get('TF_CPP_MIN_LOG_LEVEL') == level
+
+
+DEPRECATED = """
+import logging
+import keras_parallax
+logging.getLogger('tensorflow').warning('From %s: %s is deprecated', 'x.py:1', 'f')
+logging.getLogger('tensorflow').warning('From here on all is well')
+"""
+
+
+def test_a_job_shows_no_deprecations_of_tensorflow_unless_they_are_asked_for():
+    environ = dict(os.environ, HOROVOD_RANK='0', HOROVOD_SIZE='1')
+    environ.pop('TF_CPP_MIN_LOG_LEVEL', None)
+    for level, count in ((None, 0), ('INFO', 1)):
+        full = dict(environ, **{LEVEL_VARIABLE: level} if level else {})
+        shown = subprocess.run(
+            [sys.executable, '-c', DEPRECATED],
+            env=full,
+            stderr=subprocess.PIPE,
+            universal_newlines=True,
+        ).stderr
+        assert shown.count('From x.py:1: f is deprecated') == count
+        assert shown.count('From here on all is well') == 1
 
 
 def test_the_logger_prints_at_its_level():

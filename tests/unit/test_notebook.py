@@ -42,7 +42,7 @@ def test_the_model_learns_who_likes_what(shown):
 
 
 def test_numbers_of_a_step_and_files_for_tensorboard_are_there(shown):
-    assert "'rows_touched': 166.0" in shown[3][0]
+    assert "'rows/touched': 166.0" in shown[3][0]
     assert 'projector_config.pbtxt' in shown[4][0] and "'rank-0'" in shown[4][0]
 
 

@@ -11,6 +11,7 @@ import pytest
 from frameworks import KERAS_PACKAGES, tf
 
 import keras_parallax as kp
+from keras_parallax.observing.step_measures import GROUPS
 
 PACKAGES = pytest.mark.parametrize('package', KERAS_PACKAGES)
 
@@ -44,11 +45,11 @@ def fit(model, callbacks, **arguments):
 @PACKAGES
 def test_a_process_alone_touches_rows_and_sends_nothing(package):
     history = fit(model_of(package), [kp.callbacks.StepMetrics(per_table=True)])
-    assert history['rows_touched'] == history['rows_touched/words/embeddings'] == [8, 8]
-    for way in ('row_bytes_sent', 'row_bytes_received', 'dense_bytes_sent'):
+    assert history['rows/touched'] == history['rows/touched/words/embeddings'] == [8, 8]
+    for way in ('bytes/rows_sent', 'bytes/rows_received', 'bytes/dense_sent'):
         assert history[way] == [0, 0]
-    assert min(history['examples_per_second']) > 0 and min(history['compute_seconds']) >= 0
-    assert history['slowest_rank'] == [0, 0]
+    assert min(history['job/examples_per_second']) > 0 and min(history['seconds/compute']) >= 0
+    assert history['job/slowest_rank'] == [0, 0]
 
 
 @PACKAGES
@@ -70,15 +71,41 @@ def test_keras_progress_bar_shows_the_numbers_as_they_are(package, capsys):
     note = keras.callbacks.LambdaCallback(
         # The bar is drawn every 50 ms at most.
         on_batch_begin=lambda batch, logs: time.sleep(0.06),
-        on_batch_end=lambda batch, logs: values.append(logs['examples_per_second']),
+        on_batch_end=lambda batch, logs: values.append(logs['job/examples_per_second']),
     )
     history = fit(model_of(package), [kp.callbacks.StepMetrics(every=1), note], verbose=1, epochs=1)
     shown = capsys.readouterr().out
-    assert 'rows_touched: 8.0000' in shown and 'slowest_rank: 0.0000e+00' in shown
-    drawn = re.findall(r'examples_per_second: ([\d.]+)', shown)
+    drawn = re.findall(r'job/examples_per_second: ([\d.]+)', shown)
     # Of two batches, and then of the epoch: no mean of what was there before.
-    expected = values[:2] + history['examples_per_second']
+    expected = values[:2] + history['job/examples_per_second']
     assert drawn[:2] + drawn[-1:] == ['%.4f' % value for value in expected]
+
+
+@PACKAGES
+def test_keras_progress_bar_has_a_short_line(package, capsys):
+    metrics = kp.callbacks.StepMetrics(per_table=True)
+    history = fit(model_of(package), [metrics], verbose=1)
+    shown = capsys.readouterr().out.replace('\x08', '').replace('\r', '\n').splitlines()
+    drawn = [line for line in shown if 'loss: ' in line]
+    assert drawn and max(map(len, drawn)) <= 200, drawn
+    names = {name for line in drawn for name in re.findall(r' - ([\w/]+): [\d.]', line)}
+    expected = {'seconds/step', 'job/examples_per_second'}
+    assert {name for name in names if '/' in name} == expected and expected <= set(history)
+
+
+@PACKAGES
+def test_the_line_of_an_epoch_of_our_bar_is_short(package, capsys):
+    fit(model_of(package), [kp.callbacks.StepMetrics(per_table=True), kp.callbacks.ProgressBar()])
+    (line, _) = [line for line in capsys.readouterr().out.splitlines() if 'epoch ' in line]
+    assert 'seconds/step' in line and 'rows/touched' not in line and len(line) <= 150
+
+
+@PACKAGES
+def test_each_metric_is_of_a_group_whose_name_is_its_unit(package):
+    history = fit(model_of(package), [kp.callbacks.StepMetrics(per_table=True)])
+    names = {name for name in history if '/' in name}
+    assert {name.split('/')[0] for name in names} == {'rows', 'bytes', 'seconds', 'job'}
+    assert all(name.split('/')[1] in GROUPS[name.split('/')[0]] for name in names)
 
 
 @PACKAGES
@@ -93,7 +120,7 @@ def test_keras_tensorboard_writes_them(package, first, tmp_path):
         for event in tf.train.summary_iterator(file)
         for value in event.summary.value
     ]
-    assert sum(tag.endswith('rows_touched') for tag in written) >= 2
+    assert sum(tag.endswith('rows/touched') for tag in written) >= 2
 
 
 @PACKAGES
@@ -103,7 +130,7 @@ def test_it_measures_again_in_the_next_fit_and_not_between(package):
     step = model.optimizer._parallax_step
     assert [type(one).__name__ for one in step.observers] == ["Tuning"]
     fit(model, [])
-    assert fit(model, [callback])['rows_touched'] == [8, 8]
+    assert fit(model, [callback])['rows/touched'] == [8, 8]
 
 
 @PACKAGES
@@ -116,7 +143,7 @@ def test_a_fit_that_failed_leaves_nothing_that_measures_beside_the_next(package)
 
     with pytest.raises(RuntimeError, match='in a batch'):
         fit(model, [callback, Fails()])
-    assert fit(model, [kp.callbacks.StepMetrics()])['rows_touched'] == [8, 8]
+    assert fit(model, [kp.callbacks.StepMetrics()])['rows/touched'] == [8, 8]
     step = model.optimizer._parallax_step
     assert [type(one).__name__ for one in step.observers] == ['Tuning']
 
@@ -132,7 +159,7 @@ def test_an_epoch_after_whose_last_step_tables_move_has_what_was_known(package):
                     observer.moved()
 
     history = fit(model, [Moves(), kp.callbacks.StepMetrics(every=1)])
-    assert history['rows_touched'] == [8, 8] and len(history['step_seconds']) == 2
+    assert history['rows/touched'] == [8, 8] and len(history['seconds/step']) == 2
 
 
 @PACKAGES

@@ -182,9 +182,15 @@ def test_the_text_says_what_the_data_says(outcomes, name):
     assert code == 0
     data = data_of(outcomes, name)
     assert 'A step, for each host (4 hosts x 1 worker, 1 Gbit/s):' in text
+    assert data['verdict'] in text.splitlines() and ' at 1 Gbit/s' in data['verdict']
+    assert data['model'] and data['verdict'].startswith(data['model'][:4])
     for entry in data['variables']:
-        (line,) = [line for line in text.splitlines() if line.split('  ')[0] == entry['name']]
-        assert entry['place'] in line and entry['reason'] in line
+        lines = [line for line in text.splitlines() if line.split('  ')[0] == entry['name']]
+        # What it is, and what is sent for it.
+        assert len(lines) == 2
+        assert entry['place'] in lines[0]
+        # A long reason goes on in a line that has nothing else.
+        assert entry['reason'] in ' '.join(text.split())
 
 
 def test_a_table_that_fits_no_memory_is_planned(outcomes):

@@ -27,13 +27,19 @@ ERRORS = (
 PRINTS = "printf '%s'; printf '%s' >&2; exit %d"
 
 
-def run(folder, code=0, options=(), stdout=subprocess.PIPE):
+def run(folder, code=0, options=(), stdout=subprocess.PIPE, environ=None):
     """Runs a command that prints as a launcher does."""
+    return printed(folder, FORWARDED, ERRORS, code, options, stdout, environ)
+
+
+def printed(folder, out, err, code=0, options=(), stdout=subprocess.PIPE, environ=None):
+    """Runs a command that prints two texts, and ends with an exit code."""
     return subprocess.run(
         run_alone.COMMAND
-        + ['--max-restarts', '0', '--output', str(folder)]
+        + ['--output', str(folder)]
         + list(options)
-        + ['--', 'sh', '-c', PRINTS % (FORWARDED, ERRORS, code)],
+        + ['--', 'sh', '-c', PRINTS % (out, err, code)],
+        env=dict(os.environ, **environ or {}),
         stdout=stdout,
         stderr=subprocess.PIPE,
         universal_newlines=True,
@@ -54,28 +60,69 @@ def test_each_rank_has_a_file_with_time_and_rank_on_each_line(tmp_path):
     assert run(tmp_path / 'new' / 'folder').returncode == 0
     folder = tmp_path / 'new' / 'folder'
     assert sorted(lines(folder, 'rank-0.log')) == ['[0] last', '[0] whole', '[0] worse']
-    assert sorted(lines(folder, 'rank-1.log')) == ['[1] bad', '[1] one', '[1] two']
+    assert sorted(lines(folder, 'rank-1.log')) == [
+        '[1] Using TensorFlow backend.',
+        '[1] bad',
+        '[1] one',
+        '[1] two',
+    ]
     started, own = lines(folder, 'launcher.log')
     assert started.startswith('[launcher] started: sh -c ') and own == '[launcher] of the launcher'
 
 
-def test_rank_0_is_shown_without_prefix_and_of_others_the_errors(tmp_path):
+def test_rank_0_is_shown_without_prefix_and_nothing_else_once_workers_run(tmp_path):
     ended = run(tmp_path)
+    assert ended.stdout == 'whole\nlast\n'
+    assert ended.stderr == 'worse\n'
+
+
+def test_the_log_level_brings_back_the_launcher_and_the_errors_of_other_workers(tmp_path):
+    ended = run(tmp_path, environ={'KERAS_PARALLAX_LOG_LEVEL': 'INFO'})
     assert ended.stdout == 'whole\nof the launcher\nlast\n'
-    assert ended.stderr == '[1] bad\nworse\n'
+    assert '[1] Using TensorFlow backend.\n[1] bad\n' in ended.stderr
+
+
+def test_what_the_launcher_says_before_any_worker_is_shown(tmp_path):
+    ended = printed(tmp_path, r'cannot log in\n[0]<stdout>:first\nall is over\n', '')
+    assert ended.stdout == 'cannot log in\nfirst\n'
+
+
+def test_a_bar_of_keras_2_2_4_that_is_printed_again_and_again_comes_once(tmp_path):
+    bar = '[0]<stdout>: %d/40 [==>...] - %s - loss: 1\n'
+    text = ''.join(bar % (done, 'ETA: 1s') for done in (10, 20)) + bar % (40, '1s')
+    ended = printed(tmp_path, text.replace('\n', r'\n'), '')
+    assert ended.stdout == ' 40/40 [==>...] - 1s - loss: 1\n'
+
+
+def test_a_bar_that_is_erased_by_backspaces_leaves_none_of_them(tmp_path):
+    text = r'[0]<stdout>:half\b\b\b\b\r[0]<stdout>:whole\n'
+    assert printed(tmp_path, text, '').stdout == 'whole\n'
+    assert lines(tmp_path, 'rank-0.log') == ['[0] whole']
 
 
 def test_a_terminal_gets_the_bar_as_it_is_drawn(tmp_path):
     ours, theirs = pty.openpty()
     run(tmp_path, stdout=theirs)
     os.close(theirs)
-    assert launch.read_terminal(ours) == b'\rhalf\rwhole\r\nof the launcher\r\nlast'
+    assert launch.read_terminal(ours) == b'\rhalf\rwhole\r\nlast\r\n'
 
 
-def test_a_job_that_fails_says_where_the_rest_is(tmp_path):
+def test_a_job_that_fails_says_why_last_or_that_nobody_has_said_it(tmp_path):
     ended = run(tmp_path, code=7)
     assert ended.returncode == 7
-    assert 'what each worker has printed is in %s.' % tmp_path in ended.stderr
+    expected = 'no worker has said why. Full log: %s/launcher.log' % tmp_path
+    assert ended.stderr.splitlines()[-1] == 'keras-parallax run: ' + expected
+    error = "Traceback (most recent call last):\n  File \"a.py\"\nKeyError: 1\n"
+    error = ''.join('[1]<stderr>:%s' % line for line in error.splitlines(True))
+    ended = printed(tmp_path, '', error.replace('\n', r'\n'), 1)
+    first, *rest = ended.stderr.splitlines()
+    assert first.startswith('keras-parallax run: the job failed with exit code 1 after ')
+    assert rest == [
+        'Traceback (most recent call last):',
+        '  File "a.py"',
+        'KeyError: 1',
+        'keras-parallax run: Rank 1 failed: KeyError: 1. Full log: %s/rank-1.log' % tmp_path,
+    ]
 
 
 def test_a_job_that_is_started_anew_writes_on(tmp_path):

@@ -1,5 +1,6 @@
 """`keras-parallax run` around small real commands in the place of `horovodrun`."""
 
+import datetime
 import os
 import signal
 import subprocess
@@ -10,6 +11,7 @@ import psutil
 import pytest
 import run_alone
 
+from keras_parallax.commands import run as run_module
 from keras_parallax.commands.run import STARTED, STARTING, UNKNOWN, delay, stage
 
 #: Fails as often as its first argument says, with the code of the second; counts in a file.
@@ -56,12 +58,40 @@ def test_a_job_that_fails_too_often_ends_with_the_code_of_its_last_attempt(tmp_p
     code, output = run(['--max-restarts', '1', '--backoff', '0'], FAILS, tmp_path / 'log', 9, 7)
     assert code == 7
     assert lines(tmp_path / 'log') == ['0', '1']
-    assert 'it has been restarted 1 times, that is all' in output
+    assert 'giving up after 1 restart.' in output
 
 
 def test_a_job_that_ends_well_is_not_restarted(tmp_path):
     assert run([], FAILS, tmp_path / 'log', 0, 7) == (0, '')
     assert lines(tmp_path / 'log') == ['0']
+
+
+def test_a_job_is_not_restarted_unless_that_is_asked_for(tmp_path):
+    assert run([], FAILS, tmp_path / 'log', 9, 7)[0] == 7
+    assert lines(tmp_path / 'log') == ['0']
+
+
+def test_a_number_of_workers_makes_the_command_of_horovodrun(tmp_path):
+    script = ['-x.py', '--epochs', '2']
+    local = ['horovodrun', '-np', '2', '-H', 'localhost:2']
+    assert run_module._own_words(2, None, script) == [*local, 'python', *script]
+    hosts = ['horovodrun', '-np', '4', '-H', 'a:2,b:2']
+    assert run_module._own_words(4, 'a:2,b:2', ['./own', 'x']) == [*hosts, './own', 'x']
+
+
+@pytest.mark.parametrize('options', [['-H', 'a:2'], ['-np', '2', '--resources', os.devnull]])
+def test_options_that_contradict_each_other_start_nothing(options, tmp_path):
+    process = start(options, 'echo STARTED')
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 2 and 'STARTED' not in output and '-np' in output
+
+
+def test_each_job_has_a_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(str(tmp_path))
+    now = datetime.datetime(2026, 11, 30, 23, 5, 1)
+    folders = [run_module._new_folder(now) for _ in range(3)]
+    assert folders[0] == 'keras-parallax-logs/2026-11-30-230501'
+    assert len(set(folders)) == 3 and all(map(os.path.isdir, folders))
 
 
 def test_a_job_that_is_killed_is_restarted(tmp_path):
@@ -82,7 +112,7 @@ def test_a_signal_goes_to_the_job_which_is_not_restarted(tmp_path, number):
 
 
 def test_a_signal_while_it_waits_ends_the_wait(tmp_path):
-    process = start(['--backoff', '300'], FAILS, tmp_path / 'log', 9, 7)
+    process = start(['--max-restarts', '3', '--backoff', '300'], FAILS, tmp_path / 'log', 9, 7)
     assert 'restart 1 of 3 in 300 s' in process.stdout.readline()
     process.send_signal(signal.SIGTERM)
     output, _ = process.communicate(timeout=120)
@@ -149,7 +179,10 @@ def test_a_launcher_that_starts_no_rank_is_ended_with_its_forks_and_started_agai
     launcher.chmod(0o755)
     # Not the command itself, but started by it: a launcher may be wrapped.
     code, output = run(
-        ['--backoff', '0', '--start-limit', '5'], '"$0" "$1"; exit', launcher, tmp_path / 'log'
+        ['--max-restarts', '3', '--backoff', '0', '--start-limit', '5'],
+        '"$0" "$1"; exit',
+        launcher,
+        tmp_path / 'log',
     )
     assert code == 0, output
     assert lines(tmp_path / 'log')[:2] == ['0', '1']

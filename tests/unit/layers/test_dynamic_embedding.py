@@ -433,7 +433,7 @@ def test_step_metrics_log_what_has_become_of_rows():
         verbose=0,
         callbacks=[kp.callbacks.StepMetrics()],
     ).history
-    for name, value in (('rows_used', 2), ('rows_given', 8), ('rows_evicted', 6)):
+    for name, value in (('rows/used', 2), ('rows/given', 8), ('rows/evicted', 6)):
         assert history[name + '/table/embeddings'] == [value]
 
 

@@ -80,19 +80,21 @@ def setting(routes):
 def test_metrics_are_those_of_one_step():
     route_of_2 = route([0, 1])
     logs = sm.metrics(setting([route_of_2]), [measured(), measured(marks=(0.2, 1.6, 1.8, 1.9))])
-    assert logs['rows_touched'] == 5
+    assert logs['rows/touched'] == 5
     # Three rows a step lie on the other machine.
-    assert logs['row_bytes_sent'] == logs['row_bytes_received'] == 3 * (PULLED + PUSHED + 2 * ID)
-    assert logs['dense_bytes_sent'] == 5
-    assert logs['step_seconds'] == pytest.approx(1.0)
-    assert logs['pull_seconds'] == pytest.approx(0.1)
-    assert logs['compute_seconds'] == pytest.approx((0.3 + 0.7) / 2)
-    assert logs['push_seconds'] == pytest.approx(0.1)
-    assert logs['allreduce_seconds'] == pytest.approx((0.3 + 0.15) / 2)
-    assert logs['barrier_seconds'] == pytest.approx((0.3 + 0.05) / 2)
-    assert logs['between_seconds'] == pytest.approx(0.2)
-    assert logs['examples_per_second'] == pytest.approx(128 / 2.4)
-    assert logs['slowest_rank'] == 1 and logs['slowest_rank_seconds'] == pytest.approx(0.4)
+    assert logs['bytes/rows_sent'] == logs['bytes/rows_received'] == 3 * (PULLED + PUSHED + 2 * ID)
+    assert logs['bytes/dense_sent'] == 5
+    assert logs['seconds/step'] == pytest.approx(1.0)
+    assert logs['seconds/pull'] == pytest.approx(0.1)
+    assert logs['seconds/compute'] == pytest.approx((0.3 + 0.7) / 2)
+    assert logs['seconds/push'] == pytest.approx(0.1)
+    assert logs['seconds/allreduce'] == pytest.approx((0.3 + 0.15) / 2)
+    assert logs['seconds/barrier'] == pytest.approx((0.3 + 0.05) / 2)
+    assert logs['seconds/between'] == pytest.approx(0.2)
+    assert logs['job/examples_per_second'] == pytest.approx(128 / 2.4)
+    assert logs['job/slowest_rank'] == 1 and logs['seconds/slowest_rank_behind'] == pytest.approx(
+        0.4
+    )
 
 
 def test_tables_that_travel_together_share_their_bytes_by_rows_and_width():
@@ -101,9 +103,9 @@ def test_tables_that_travel_together_share_their_bytes_by_rows_and_width():
     logs = sm.metrics(
         setting([joined])._replace(tables=['t', 'u']), [of_rank, of_rank], per_table=True
     )
-    assert logs['rows_touched/t'] == 5 and logs['rows_touched/u'] == 15
-    assert logs['row_bytes_sent/t'] == pytest.approx(logs['row_bytes_sent'] / 2)
-    assert logs['row_bytes_sent/u'] == pytest.approx(logs['row_bytes_sent'] / 2)
+    assert logs['rows/touched/t'] == 5 and logs['rows/touched/u'] == 15
+    assert logs['bytes/rows_sent/t'] == pytest.approx(logs['bytes/rows_sent'] / 2)
+    assert logs['bytes/rows_sent/u'] == pytest.approx(logs['bytes/rows_sent'] / 2)
 
 
 def test_of_no_steps_nothing_is_known():

@@ -89,6 +89,14 @@ def test_names_of_variables_are_words_and_no_markup():
     assert EVIL.name in section(planned([EVIL, WORDS]), 'variables')
 
 
+def test_the_page_says_the_verdict_of_the_text_and_names_the_model():
+    plan = planned()._replace(model='words & <items>')
+    page, verdict = plan.to_html(bandwidth=1.25e8), plan.verdict(1.25e8)
+    assert '>%s</p>' % html.escape(verdict, quote=False) in page.replace('&#34;', '"')
+    assert ' at 1 Gbit/s' in verdict and '<h1>Plan of words &amp; &lt;items&gt;: ' in page
+    assert 'class="verdict"' not in planned(cluster=Cluster(1), servers=0).to_html()
+
+
 def test_variables_come_by_size_with_bars_and_the_reason_of_each():
     plan = planned()
     words = section(plan, 'variables')

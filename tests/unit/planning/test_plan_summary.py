@@ -6,6 +6,7 @@ from keras_parallax.planning.classify import WHOLE_TABLE, VariableUse
 from keras_parallax.planning.costs import Cluster
 from keras_parallax.planning.plan import Update, make_plan
 from keras_parallax.planning.plan_summary import format_summary
+from keras_parallax.planning.units import shortened
 
 USES = [
     VariableUse('table/embeddings', (793471, 512), 'float32', lookups=1),
@@ -17,8 +18,17 @@ USES = [
 
 def line_of(text, name):
     """The only line that starts with a variable's name and its shape."""
-    (line,) = [line for line in text.splitlines() if line.split('  ')[0] == name]
-    return line
+    return lines_of(text, name)[0]
+
+
+def exchanges_of(text, name):
+    """The cells of the only line that tells a variable's density and what is sent for it."""
+    _, line = lines_of(text, name)
+    return cells(line)[1:]
+
+
+def lines_of(text, name):
+    return [line for line in text.splitlines() if line.split('  ')[0] == name]
 
 
 def test_every_variable_has_a_line_with_its_class_place_and_reason():
@@ -128,16 +138,10 @@ def planned(hosts=8, workers=1, density=None, uses=USES, **options):
 
 
 def test_a_line_tells_the_density_and_the_bytes_of_each_exchange():
-    line = cells(line_of(format_summary(planned()), 'table/embeddings'))
+    text = format_summary(planned())
+    assert cells(line_of(text, 'table/embeddings'))[3:5] == ['sparse', '8 shards on servers 0-7']
     # 2380 rows of 2 KiB: 7/8 come and go; 7 other workers' rows; the whole of 1.5 GiB twice.
-    assert line[3:9] == [
-        'sparse',
-        '0.003',
-        '8 shards on servers 0-7',
-        '8.2 MiB',
-        '32.6 MiB',
-        '2.6 GiB',
-    ]
+    assert exchanges_of(text, 'table/embeddings') == ['0.003', '8.2 MiB', '32.6 MiB', '2.6 GiB']
 
 
 def test_totals_tell_each_exchange_and_the_floor():
@@ -162,17 +166,36 @@ def test_workers_of_one_host_are_said_to_be_counted_as_hosts():
 
 def test_a_table_of_unknown_density_is_named_and_its_bytes_are_not_made_up():
     text = format_summary(planned(density={}))
-    assert cells(line_of(text, 'table/embeddings'))[4:8] == [
-        '?',
-        '8 shards on servers 0-7',
-        '?',
-        '?',
-    ]
+    assert exchanges_of(text, 'table/embeddings') == ['?', '?', '?', '2.6 GiB']
     for words in ('this plan', 'tables by allgather', 'floor'):
         assert all(cell.startswith('>= ') for cell in cells(line_that_starts(text, words))[1:])
     assert cells(line_that_starts(text, 'tables by dense'))[1] == '2.6 GiB'
     assert 'density is not known: table/embeddings.' in text
     assert "density={'table/embeddings': ...}" in text
+
+
+def test_the_bytes_saved_are_told_if_there_are_any():
+    text = format_summary(planned())
+    expected = 'Saved: 24.5 MiB against tables by allgather (75%), 2.6 GiB against tables by dense '
+    assert expected + 'allreduce (100%)' in text.splitlines()
+    gathered = format_summary(planned(architecture='allreduce'))
+    assert 'Saved: nothing against tables by allgather (0%), 2.6 GiB against' in gathered
+    assert 'Saved' not in format_summary(planned(density={}))
+
+
+def test_a_plan_fits_120_columns_whatever_its_names():
+    name = 'model/' + 'a_very_long_scope/' * 8 + 'embeddings'
+    uses = [VariableUse(name, (793471, 512), 'float32', lookups=1), *USES]
+    plan = planned(uses=uses, density={}, architecture='auto')
+    for one in (plan, plan._replace(model='a_module.with_a_long_name:' + 'function' * 20)):
+        text = format_summary(one, host_memory=1e6)
+        assert max(map(len, text.splitlines())) <= 120, text
+    assert shortened(name, 40) + '  ' in text
+
+
+def test_the_verdict_comes_second():
+    lines = format_summary(planned()._replace(model='lm')).splitlines()
+    assert lines[1] == planned()._replace(model='lm').verdict() and lines[1].startswith('lm: ')
 
 
 def test_the_time_of_messages_is_told_beside_that_of_bytes():
@@ -185,9 +208,9 @@ def test_a_density_that_was_measured_is_told_as_such():
     plan = planned(density={})
     shards = {variable.name: variable.shards for variable in plan.variables}
     text = format_summary(plan.as_followed(shards, {'table/embeddings': 0.003}))
-    assert cells(line_of(text, 'table/embeddings'))[4] == '0.003 measured'
+    assert exchanges_of(text, 'table/embeddings')[0] == '0.003 measured'
     assert 'is not known' not in text and '>=' not in text
-    assert cells(line_of(format_summary(planned()), 'table/embeddings'))[4] == '0.003'
+    assert exchanges_of(format_summary(planned()), 'table/embeddings')[0] == '0.003'
 
 
 def test_rows_of_16_bits_are_told_and_those_that_every_rank_holds_have_the_dtype_of_the_model():

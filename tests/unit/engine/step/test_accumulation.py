@@ -101,9 +101,9 @@ def test_step_metrics_have_rows_of_a_batch_and_times_of_both_runs(package):
     metrics = kp.callbacks.StepMetrics()
     history = model.fit(x, y, BATCH, shuffle=False, verbose=0, callbacks=[metrics]).history
     expected = np.mean([len(np.unique(of_batch)) for of_batch, _ in batches(x, y)])
-    assert history['rows_touched'] == [pytest.approx(expected)]
-    parts = [history[name + '_seconds'][0] for name in ('compute', 'allreduce', 'barrier')]
-    assert 0 < sum(parts) <= history['step_seconds'][0] * 1.01
+    assert history['rows/touched'] == [pytest.approx(expected)]
+    parts = [history['seconds/' + name][0] for name in ('compute', 'allreduce', 'barrier')]
+    assert 0 < sum(parts) <= history['seconds/step'][0] * 1.01
 
 
 def test_a_profile_has_the_update_with_the_batch_that_it_follows(tmp_path):
