@@ -110,10 +110,12 @@ LIVES := tests/parallel/test_life_cycles.py tests/parallel/test_random_models.py
 
 KERAS_3 := tests/parallel/test_keras3.py tests/parallel/test_keras3_behaviour.py
 
+SCREEN := tests/parallel/test_screen.py::test_there_are_few_lines_besides_training_and_a_file_of_each_rank_has_all
+
 # That, and what reads the insides of Keras and TensorFlow; the longest first, as above.
 CORE := $(addprefix tests/cluster/test_,keras3_on_hosts.py who_may_talk.py) \
 	$(addprefix tests/parallel/test_keras3_,lives.py memory.py saving.py examples.py) $(KERAS_3) \
-	$(EQUALITY) $(LOSSES) $(LIVES) tests/parallel/test_cards.py \
+	$(EQUALITY) $(LOSSES) $(LIVES) tests/parallel/test_cards.py $(SCREEN) \
 	$(addprefix tests/unit/,callbacks checkpoint compat engine/step engine/tables engine/updates keras3 layers)
 
 test-core: ## Run what tells most of another stack (STACK=tf2.21)
