@@ -55,6 +55,7 @@ ON_TENSORFLOW_2 = (
     'tests/parallel/test_saving.py',
     'tests/parallel/test_saving_by_all.py',
     'tests/parallel/test_schedulers.py',
+    'tests/parallel/test_screen.py',
     'tests/parallel/test_search.py',
     'tests/parallel/test_servers.py',
     'tests/parallel/test_sessions.py',
