@@ -7,21 +7,14 @@ import sys
 
 def main():
     # type: () -> None
-    """Runs the command line; `keras-parallax doctor` also where the package cannot be imported."""
-    problem = None
-    try:
-        import keras_parallax  # noqa: F401
-    except ImportError as error:
-        problem = error
+    """Runs the command line; `doctor` and `install-horovod` also where the package cannot load."""
+    problem = _problem()
+    if problem is not None:
         if sys.version_info < (3, 6):
-            sys.exit(str(error))
-        # Python or TensorFlow or Horovod is missing or of a wrong version: the package refuses, but
-        # its modules that need none of them can still say what is wrong.
-        import importlib.util
-
-        spec = importlib.util.find_spec('keras_parallax')
-        # The spec is there: it is the package's own, which was found to refuse.
-        sys.modules['keras_parallax'] = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
+            sys.exit(str(problem))
+        _load_nothing()
+    elif sys.argv[1:2] == ['install-horovod']:
+        _load_nothing()
     try:
         from keras_parallax.commands import cli
 
@@ -31,6 +24,32 @@ def main():
             raise
         # Of a Python that is not for this package, more is missing than the command says.
         sys.exit(str(problem))
+
+
+def _problem():
+    # type: () -> object
+    """Why the package cannot be imported, or `None`."""
+    if sys.version_info >= (3, 6) and sys.argv[1:2] == ['install-horovod']:
+        # A Horovod that was built for another TensorFlow may end the process that loads it.
+        return None
+    try:
+        import keras_parallax  # noqa: F401
+    except ImportError as error:
+        return error
+    return None
+
+
+def _load_nothing():
+    # type: () -> None
+    """Has the package's modules imported without the package, which refuses a broken stack.
+
+    Modules that need none of what is missing can still say what is wrong, and mend it.
+    """
+    import importlib.util
+
+    spec = importlib.util.find_spec('keras_parallax')
+    # The spec is there: it is the package's own.
+    sys.modules['keras_parallax'] = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
 
 
 if __name__ == '__main__':
