@@ -196,28 +196,21 @@ def test_the_tf_keras_of_a_tensorflow_leaves_tensorflow_alone(fresh):
 
 
 @pytest.mark.skipif(shutil.which('apt-get') is None, reason='it is not Debian')
-@pytest.mark.parametrize(
-    'command',
-    [
-        remedies.OPEN_MPI,
-        system_packages.apt_command(['clang', 'cmake', 'g++', 'make'], is_root=True),
-        system_packages.apt_command(['libopenmpi-dev', 'openmpi-bin'], is_root=True),
-    ],
-)
-def test_debian_has_the_system_packages(tmp_path, command):
+def test_debian_has_the_system_packages(tmp_path):
     if os.geteuid() != 0:
         pytest.skip('only root installs system packages')
-    # As it stands, but nothing is installed.
+    packages = ['clang', 'cmake', 'g++', 'libopenmpi-dev', 'make', 'openmpi-bin']
+    # As they stand, but nothing is installed.
     (tmp_path / 'apt.conf').write_text('APT::Get::Simulate "true";\n')
-    environ = dict(os.environ, APT_CONFIG=str(tmp_path / 'apt.conf'))
-    process = subprocess.run(
-        ['bash', '-c', command],
-        env=environ,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        universal_newlines=True,
-    )
-    assert process.returncode == 0, process.stdout
+    for command in (system_packages.apt_command(packages, is_root=True), remedies.OPEN_MPI):
+        process = subprocess.run(
+            ['bash', '-c', command],
+            env=dict(os.environ, APT_CONFIG=str(tmp_path / 'apt.conf')),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            universal_newlines=True,
+        )
+        assert process.returncode == 0, process.stdout
 
 
 def test_every_remedy_of_this_stack_is_run_or_says_why_not():
