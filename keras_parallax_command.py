@@ -7,21 +7,12 @@ import sys
 
 def main():
     # type: () -> None
-    """Runs the command line; `keras-parallax doctor` also where the package cannot be imported."""
-    problem = None
-    try:
-        # What starts a job needs no TensorFlow, which takes seconds to load and prints notes.
-        if sys.argv[1:2] == ['run'] and sys.version_info >= (3, 6):
-            _use_modules_alone()
-        else:
-            import keras_parallax  # noqa: F401
-    except ImportError as error:
-        problem = error
-        if sys.version_info < (3, 6):
-            sys.exit(str(error))
-        # Python or TensorFlow or Horovod is missing or of a wrong version: the package refuses, but
-        # its modules that need none of them can still say what is wrong.
-        _use_modules_alone()
+    """Runs the command line; `doctor` and `install-horovod` also where the package cannot load."""
+    problem = None if _needs_no_package(sys.argv[1:]) else _problem()
+    if problem is not None and sys.version_info < (3, 6):
+        sys.exit(str(problem))
+    if problem is not None or _needs_no_package(sys.argv[1:]):
+        _load_nothing()
     try:
         from keras_parallax.commands import cli
 
@@ -33,9 +24,30 @@ def main():
         sys.exit(str(problem))
 
 
-def _use_modules_alone():
+def _needs_no_package(arguments):
+    # type: (list[str]) -> bool
+    """Whether a command works with modules of the package alone."""
+    # What starts a job needs no TensorFlow, which takes seconds to load and prints notes. A Horovod
+    # that was built for another TensorFlow may end the process that loads it.
+    return sys.version_info >= (3, 6) and arguments[:1] in (['run'], ['install-horovod'])
+
+
+def _problem():
+    # type: () -> object
+    """Why the package cannot be imported, or `None`."""
+    try:
+        import keras_parallax  # noqa: F401
+    except ImportError as error:
+        return error
+    return None
+
+
+def _load_nothing():
     # type: () -> None
-    """Has modules of the package imported without the package itself."""
+    """Has the package's modules imported without the package, which refuses a broken stack.
+
+    Modules that need none of what is missing can still say what is wrong, and mend it.
+    """
     import importlib.util
 
     spec = importlib.util.find_spec('keras_parallax')

@@ -14,6 +14,9 @@ with open(os.path.join(HERE, 'README.md'), encoding='utf-8') as readme:
 # TensorFlow is the user's choice: the distributions `tensorflow`, `tensorflow-cpu` and
 # `tensorflow-gpu` install the same files, so requiring one would overwrite another.
 #
+# Horovod is compiled for the TensorFlow that is there, which pip does not do: `keras-parallax
+# install-horovod` does.
+#
 # Without dots in the names: setuptools and pip of different ages write and read those differently.
 STACKS = {
     'tf1-6': ['tensorflow==1.6.0'],
@@ -41,7 +44,13 @@ setup(
     py_modules=['keras_parallax_command'],
     packages=find_packages(include=['keras_parallax', 'keras_parallax.*']),
     package_data={
-        'keras_parallax': ['planning/plan_page.html', 'observing/trace_page.html', 'py.typed']
+        'keras_parallax': [
+            'installing/cmake_without_waste.sh',
+            'installing/cxx_without_xla.sh',
+            'observing/trace_page.html',
+            'planning/plan_page.html',
+            'py.typed',
+        ]
     },
     # The code uses f-strings.
     python_requires='>=3.6',
@@ -66,11 +75,8 @@ setup(
             # Keras 2.2.4 decodes HDF5 attributes as bytes; h5py 3 hands it str.
             'h5py<3',
             'keras==2.2.4',
-            # The last release that still accepts TensorFlow older than 1.15.
-            'horovod==0.19.5',
         ],
     )
-    + on("python_version >= '3.7'", ['horovod==0.28.1'])
     # Horovod's launcher uses distutils, which Python has from setuptools since then.
     + on("python_version >= '3.12'", ['setuptools']),
     extras_require=dict(

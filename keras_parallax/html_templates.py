@@ -3,6 +3,8 @@
 import os
 from typing import Any, Callable, Type
 
+from keras_parallax.compat import remedies
+
 
 def template_beside(module: str, error: Type[Exception], **filters: Callable[..., Any]) -> Any:
     """The template of a page, a module's name with `.html`, with filters of its own.
@@ -19,7 +21,7 @@ def template_beside(module: str, error: Type[Exception], **filters: Callable[...
         # Only now: a job does not draw.
         import jinja2
     except ImportError as reason:
-        raise error('A page of HTML needs jinja2: pip install jinja2.') from reason
+        raise error('A page of HTML needs jinja2: %s' % remedies.JINJA2) from reason
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(os.path.dirname(os.path.abspath(module))),
         autoescape=True,

@@ -24,15 +24,16 @@ done
 
 say() { echo "env: $*"; }
 
+if [ -n "${MPI:-}" ]; then export HOROVOD_WITH_MPI=1; fi
+
 # --- The stack, before anything is installed -------------------------------------------------
 
 chosen=$(scripts/choose_stack.sh)
 { read -r stack; read -r env; read -r python; read -r lacking; read -r why; } <<<"$chosen"
 say "$stack, $why; STACK=NAME names another"
 row=$(grep "^$stack " requirements/stacks.txt)
-IFS='|' read -r _ _ tools compilers <<<"$row"
+IFS='|' read -r _ _ tools <<<"$row"
 read -r pip setuptools wheel <<<"$tools"
-read -r cc cxx <<<"$compilers"
 lock=requirements/lock-$stack.txt
 
 # The checkout's path counts too: the scripts in the environment carry it.
@@ -46,16 +47,8 @@ packages=()
 need() { command -v "$1" >/dev/null || packages+=("$2"); }
 
 if [ $build = yes ]; then
-    read -ra packages <<<"$lacking"
-    need "$cc" "$cc"
-    need make make
-    need cmake cmake
-    if [ -n "${MPI:-}" ]; then
-        need mpirun openmpi-bin
-        need mpicxx libopenmpi-dev
-    fi
-    # clang has no C++ library of its own; g++ brings libstdc++ with its headers. So compile.
-    echo '#include <string>' | "$cxx" -x c++ -fsyntax-only - 2>/dev/null || packages+=(g++)
+    for_horovod=$("$python" keras_parallax/installing/system_packages.py)
+    read -ra packages <<<"$lacking $for_horovod"
 fi
 if [ $cluster = yes ]; then
     need ip iproute2
@@ -102,10 +95,8 @@ if [ $build = yes ]; then
     grep -v '^horovod==' "$lock" >"$env/lock-but-horovod.txt"
     "$env/bin/pip" install -qq --no-deps -r "$env/lock-but-horovod.txt"
 
-    # Compiled against the TensorFlow that is installed by now, hence last. Horovod 0.19.5 leaves MPI
-    # out whatever HOROVOD_WITHOUT_MPI says, if it says anything.
-    if [ -n "${MPI:-}" ]; then export HOROVOD_WITH_MPI=1 HOROVOD_WITHOUT_MPI=; fi
-    "$env/bin/python" scripts/install_horovod.py "$(grep '^horovod==' "$lock")" "$cc" "$cxx"
+    # Compiled against the TensorFlow that is installed by now, hence last.
+    "$env/bin/python" keras_parallax_command.py install-horovod
 fi
 
 # --- The project -----------------------------------------------------------------------------

@@ -32,20 +32,8 @@ from gpu.install import DESCRIPTION  # noqa: E402
 LOCK = os.path.join(CHECKOUT, 'requirements', 'lock-tf2.21.txt')
 #: What turns the packages of the lock file into those for cards.
 EXTRAS = ('tensorflow[and-cuda]', 'jax[cuda12]')
-#: What building Horovod needs besides: `requirements/stacks.txt`.
+#: What the environment of the machine needs besides: `requirements/stacks.txt`.
 BUILD_TOOLS = ('setuptools==69.5.1', 'wheel==0.45.1')
-_BUILD = """
-import os, sys
-sys.path.insert(0, sys.argv[1])
-import install_horovod as build
-variables = build.build_variables(os.environ)
-variables.update(CC='gcc', CXX=os.path.join(sys.argv[1], 'cxx_without_xla.sh'))
-variables.setdefault('HOROVOD_CMAKE', build.CMAKE)
-variables['CFLAGS'] = '-g0'
-print(build.compile_wheel(sys.argv[2], variables, sys.argv[3]))
-"""
-
-
 def pinned(lines: List[str]) -> Dict[str, List[str]]:
     """The requirements of a lock file by package, without comments."""
     found: Dict[str, List[str]] = {}
@@ -79,10 +67,9 @@ def nvcc_of(cuda_home: Optional[str]) -> Optional[str]:
 
 
 def build_horovod(folder: str, python: str, cuda_home: Optional[str]) -> str:
-    """Builds Horovod's wheel into the folder; returns what it was built with."""
-    with open(LOCK) as file:
-        (requirement,) = pinned(file.read().splitlines())['horovod']
-    environ = dict(os.environ)
+    """Builds Horovod's wheel, below the folder; returns what it was built with."""
+    # The folder takes the place of the cache, where a kept wheel would be used.
+    environ = dict(os.environ, XDG_CACHE_HOME=folder)
     environ['PATH'] = os.path.dirname(python) + os.pathsep + environ['PATH']
     built_with = 'Gloo, without NCCL'
     if cuda_home:
@@ -97,8 +84,8 @@ def build_horovod(folder: str, python: str, cuda_home: Optional[str]) -> str:
         )
         _name_library(os.path.join(nccl, 'lib'))
         built_with = 'Gloo and NCCL'
-    scripts = os.path.join(CHECKOUT, 'scripts')
-    subprocess.check_call([python, '-c', _BUILD, scripts, requirement, folder], env=environ)
+    command = os.path.join(CHECKOUT, 'keras_parallax_command.py')
+    subprocess.check_call([python, command, 'install-horovod', '--rebuild'], env=environ)
     return built_with
 
 
@@ -131,10 +118,9 @@ def main() -> None:
         wheels = [path for path in glob.glob(folder + '/*.whl') if '/horovod-' not in path]
         install = [python, '-m', 'pip', 'install', '-q', '--no-index', '--no-deps', '--no-compile']
         subprocess.check_call(install + wheels)
-        # In a folder of its own: a build removes the wheels that it finds.
         built = os.path.join(temporary, 'built')
         built_with = build_horovod(built, python, given.cuda_home)
-        for path in glob.glob(built + '/*.whl'):
+        for path in glob.glob(built + '/**/horovod-*.whl', recursive=True):
             shutil.copy(path, folder)
     (tensorflow,) = pinned(lines)['tensorflow']
     content = {

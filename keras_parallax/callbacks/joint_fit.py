@@ -13,7 +13,7 @@ from keras_parallax.callbacks.model_checkpoint import ModelCheckpoint, joint_act
 from keras_parallax.callbacks.profile import Profile
 from keras_parallax.callbacks.step_metrics import StepMetrics
 from keras_parallax.compat import keras_api
-from keras_parallax.compat.horovod_api import horovod_callbacks
+from keras_parallax.compat.horovod_api import is_horovods_callback
 from keras_parallax.engine.job.job import Job
 from keras_parallax.engine.session.graph_scope import GraphScope
 from keras_parallax.engine.step.dense_values import broadcast, dense_of
@@ -306,11 +306,13 @@ def _call_of(callback: Callback) -> Optional[str]:
 
 def _is_broadcast(callback: Callback) -> bool:
     """Whether a callback gives all workers the values of one."""
-    theirs = horovod_callbacks.BroadcastGlobalVariablesCallbackImpl
-    return isinstance(callback, (BroadcastGlobalVariablesCallback, theirs))
+    return isinstance(callback, BroadcastGlobalVariablesCallback) or is_horovods_callback(
+        callback, 'BroadcastGlobalVariablesCallbackImpl'
+    )
 
 
 def _is_metric_average(callback: Callback) -> bool:
     """Whether a callback averages metrics over the workers."""
-    theirs = horovod_callbacks.MetricAverageCallbackImpl
-    return isinstance(callback, (MetricAverageCallback, theirs))
+    return isinstance(callback, MetricAverageCallback) or is_horovods_callback(
+        callback, 'MetricAverageCallbackImpl'
+    )

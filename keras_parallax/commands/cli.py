@@ -5,8 +5,8 @@ from typing import List, Optional
 
 import click
 
-#: Subcommands; the module of the same name has each, as a click command called `command`.
-_NAMES = ('doctor', 'plan', 'run', 'server', 'timeline')
+#: Subcommands; the module of the name, with `_` for `-`, has a click command called `command`.
+_NAMES = ('doctor', 'install-horovod', 'plan', 'run', 'server', 'timeline')
 
 
 class _Commands(click.Group):
@@ -16,7 +16,7 @@ class _Commands(click.Group):
     def get_command(self, context: click.Context, name: str) -> Optional[click.Command]:
         if name not in _NAMES:
             return None
-        return importlib.import_module('keras_parallax.commands.' + name).command
+        return importlib.import_module('keras_parallax.commands.' + name.replace('-', '_')).command
 
 
 @click.command(cls=_Commands, context_settings={'help_option_names': ['-h', '--help']})

@@ -6,7 +6,13 @@ Facts are the dicts of `host_facts.collect`, by the name of the host as the user
 import ipaddress
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Union
 
-from keras_parallax.compat.supported_versions import python_problem, supported_on, version_problem
+from keras_parallax.compat import remedies
+from keras_parallax.compat.supported_versions import (
+    python_problem,
+    stack_name,
+    supported_on,
+    version_problem,
+)
 from keras_parallax.planning.units import counted
 
 OK, WARNING, FAILURE = 'ok', 'warning', 'failure'
@@ -73,16 +79,12 @@ def check_versions(host: str, facts: Facts) -> List[Finding]:
     is_old = (facts['tensorflow'] or '1.').startswith('1.')
     if facts['h5py'] is None or (is_old and int(facts['h5py'].partition('.')[0]) >= 3):
         message = 'h5py %s: Keras cannot load its own files.' % (facts['h5py'] or 'is missing')
-        remedy = "pip install '%s'" % ('h5py<3' if is_old else 'h5py')
+        remedy = remedies.H5PY_2 if is_old else remedies.H5PY
         findings.append(Finding(WARNING, check, host, message, remedy))
     message = 'Python %s, TensorFlow %s, Keras %s, Horovod %s.' % tuple(
         facts[name] for name in ('python', 'tensorflow', 'keras', 'horovod')
     )
     return findings or [Finding(OK, check, host, message)]
-
-
-def _how_to_get_horovod(facts: Facts) -> str:
-    return supported_on(facts['python'])['Horovod'][1]
 
 
 def check_controllers(host: str, facts: Facts) -> List[Finding]:
@@ -93,17 +95,16 @@ def check_controllers(host: str, facts: Facts) -> List[Finding]:
             "Horovod's TensorFlow part cannot be loaded (%s)."
             % (facts['problems']['horovod_built'])
         )
-        return [Finding(FAILURE, check, host, message, _how_to_get_horovod(facts))]
-    rebuild = 'HOROVOD_WITH_GLOO=1 ' + _how_to_get_horovod(facts)
+        return [Finding(FAILURE, check, host, message, remedies.HOROVOD)]
     if not built['gloo']:
         verdict = WARNING if built['mpi'] else FAILURE
         message = 'Horovod was built without Gloo, with which most of this package is tested.'
-        return [Finding(verdict, check, host, message, rebuild)]
+        return [Finding(verdict, check, host, message, remedies.HOROVOD)]
     if not built['mpi']:
         return [Finding(OK, check, host, 'Horovod has Gloo.')]
     if facts['mpirun'] is None:
         message = 'Horovod has Gloo and MPI, which horovodrun takes, but there is no mpirun.'
-        remedy = 'Install Open MPI (apt-get install openmpi-bin), or start with horovodrun --gloo.'
+        remedy = 'Start with horovodrun --gloo, or install Open MPI: %s' % remedies.OPEN_MPI
         return [Finding(WARNING, check, host, message, remedy)]
     message = 'Horovod has Gloo and MPI (%s); horovodrun takes MPI unless it is told --gloo.'
     return [Finding(OK, check, host, message % facts['mpirun'])]
@@ -118,7 +119,7 @@ def check_gpu(host: str, facts: Facts, slots: int) -> List[Finding]:
     if not cuda['built']:
         if cards:
             message = '%d graphics cards, but a TensorFlow for CPUs.' % cards
-            remedy = "To use them: pip uninstall tensorflow; pip install 'keras-parallax[gpu]'"
+            remedy = 'To use them: %s' % remedies.TENSORFLOW_GPU[stack_name(facts['python'])]
             return [Finding(WARNING, check, host, message, remedy)]
         return [Finding(OK, check, host, 'None, and a TensorFlow for CPUs.')]
     # TensorFlow 2 is one package for cards and for processors.
@@ -127,7 +128,8 @@ def check_gpu(host: str, facts: Facts, slots: int) -> List[Finding]:
         return [Finding(OK, check, host, 'None.')]
     if cuda['missing']:
         message = 'Libraries cannot be loaded: %s.' % ', '.join(cuda['missing'])
-        remedy = "Look at the driver with nvidia-smi, and pip install 'keras-parallax[gpu]'."
+        how = remedies.TENSORFLOW_GPU[stack_name(facts['python'])]
+        remedy = 'Look at the driver with nvidia-smi. To install the libraries: %s' % how
         if is_old:
             remedy = (
                 'Install CUDA 9.0, cuDNN 7 and the driver; name their folders in LD_LIBRARY_PATH.'
@@ -149,8 +151,7 @@ def check_gpu(host: str, facts: Facts, slots: int) -> List[Finding]:
         return [Finding(WARNING, check, host, message, remedy)]
     if not (facts['horovod_built'] or {}).get('nccl'):
         message = 'Horovod was built without NCCL: dense gradients are reduced in host memory.'
-        remedy = 'HOROVOD_GPU_ALLREDUCE=NCCL ' + _how_to_get_horovod(facts)
-        return [Finding(WARNING, check, host, message, remedy)]
+        return [Finding(WARNING, check, host, message, remedies.HOROVOD_WITH_NCCL)]
     return [Finding(OK, check, host, '%d graphics cards, NCCL.' % cards)]
 
 

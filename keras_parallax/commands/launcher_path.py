@@ -1,9 +1,11 @@
-"""Where `horovodrun` is: on `PATH`, or beside this Python only. Imports nothing but Python."""
+"""Where `horovodrun` is: on `PATH`, or beside this Python only. Imports only Python."""
 
 import os
 import shutil
 import sys
 from typing import Optional, Tuple
+
+from keras_parallax.compat import remedies
 
 NAME = 'horovodrun'
 
@@ -33,7 +35,10 @@ def problem(on_path: Optional[str], own: Optional[str]) -> Optional[Tuple[str, s
         return None
     if own is None:
         message = '%s is not on PATH, and not in the folder of this Python.' % NAME
-        return message, 'Activate the environment in which Horovod is installed.'
+        return message, (
+            'Activate the environment in which Horovod is installed, or install it here: %s'
+            % remedies.HOROVOD
+        )
     folder = os.path.dirname(own)
     message = '%s is not on PATH.' % NAME
     if on_path is not None:

@@ -6,6 +6,7 @@ from typing import Any, List, Optional, Sequence, Tuple
 
 import click
 
+from keras_parallax.compat import remedies
 from keras_parallax.errors import ParallaxError, ProfileError
 from keras_parallax.observing import critical_path, trace_page
 from keras_parallax.observing import trace as traces
@@ -90,7 +91,7 @@ def draw(trace: traces.Trace, path: Any, file: str) -> None:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise ProfileError('A picture needs matplotlib: pip install matplotlib.') from error
+        raise ProfileError('A picture needs matplotlib: %s' % remedies.MATPLOTLIB) from error
     rows = trace_page.rows_of(trace, path)
     figure = Figure(figsize=(_ACROSS, 1 + _ROW * len(rows)))
     FigureCanvasAgg(figure)

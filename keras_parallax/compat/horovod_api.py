@@ -5,18 +5,26 @@ import importlib
 import importlib.util
 from typing import Any, Callable, Mapping
 
-from keras_parallax.compat.installed_frameworks import hvd  # noqa: F401 - for all
-from keras_parallax.framework_types import Tensor
-
-# isort: split
-# Only a Horovod that fits is asked for its insides.
-from horovod._keras import callbacks as horovod_callbacks  # noqa: F401 - for callbacks
-from horovod.tensorflow import mpi_ops as horovod_ops  # noqa: F401 - for collectives
+from keras_parallax.compat.installed_frameworks import horovod_ops, hvd
+from keras_parallax.framework_types import Callback, Tensor
 
 
 def allreduce(tensor: Tensor, name: str) -> Tensor:
     """The sum of a tensor over all workers, whatever its dtype, by the collective of that name."""
     return horovod_ops._allreduce(tensor, name=name)
+
+
+def is_horovods_callback(callback: Callback, name: str) -> bool:
+    """Whether a callback is one of Horovod's for Keras.
+
+    Args:
+        callback: the callback.
+        name: the name of Horovod's class, as its function for both Keras packages has it.
+    """
+    return any(
+        base.__module__ == 'horovod._keras.callbacks' and base.__name__ == name
+        for base in type(callback).__mro__
+    )
 
 
 def connects_by_host_name(environ: Mapping[str, str]) -> bool:
@@ -29,6 +37,8 @@ def connects_by_host_name(environ: Mapping[str, str]) -> bool:
     Args:
         environ: the process's environment, a mapping.
     """
+    if hvd is horovod_ops:  # There is no Horovod.
+        return False
     by_gloo = not hvd.mpi_built() or environ.get('HOROVOD_CONTROLLER') == 'gloo'
     return by_gloo and (hasattr(hvd, 'ProcessSet') or not environ.get('HOROVOD_GLOO_IFACE'))
 

@@ -1,11 +1,14 @@
-"""TensorFlow and Horovod, which must be there and fit, or a sentence says what to install.
+"""TensorFlow and Horovod, which must fit, or a sentence says what to install.
+
+Without Horovod a job has one process, for which `without_horovod` stands in.
 
 Whoever imports one of their insides imports this first.
 """
 
 import importlib
+import os
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Tuple
 
 from keras_parallax.compat.supported_versions import SUPPORTED, require, require_python, untested
 from keras_parallax.errors import StackError
@@ -79,14 +82,24 @@ def _no_horovod(error: ImportError) -> StackError:
     )
 
 
-try:
-    import horovod
-except ImportError as error:
-    raise _no_horovod(error) from error
+def _find_horovod() -> Tuple[Any, Any]:
+    """What has the names of `horovod.tensorflow`, and what has the operations in it."""
+    try:
+        import horovod
+    except ImportError as error:
+        if error.name != 'horovod':
+            raise _no_horovod(error) from error
+        # One process needs no Horovod.
+        alone = importlib.import_module('keras_parallax.compat.without_horovod')
+        alone.check_alone(os.environ)
+        return alone, alone
+    require('Horovod', horovod.__version__)
+    try:
+        # Only a Horovod that fits is asked for its insides.
+        found = importlib.import_module('horovod.tensorflow')
+        return found, importlib.import_module('horovod.tensorflow.mpi_ops')
+    except ImportError as error:
+        raise _no_horovod(error) from error
 
-require('Horovod', horovod.__version__)
 
-try:
-    import horovod.tensorflow as hvd  # noqa: F401 - for all
-except ImportError as error:
-    raise _no_horovod(error) from error
+hvd, horovod_ops = _find_horovod()

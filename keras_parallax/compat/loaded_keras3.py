@@ -8,13 +8,14 @@ import importlib
 import sys
 from typing import Any, List, Tuple
 
+from keras_parallax.compat import remedies
 from keras_parallax.compat.installed_frameworks import generation, tf
 from keras_parallax.errors import ScopeError
 
 #: Where to find the ways out.
 _WAYS_OUT = (
     'Set TF_USE_LEGACY_KERAS=1 before TensorFlow is imported, so that tf.keras is Keras 2 '
-    '(pip install tf-keras), or write `import tf_keras as keras`.'
+    '(%s), or write `import tf_keras as keras`.' % remedies.tf_keras(tf.__version__)
 )
 
 

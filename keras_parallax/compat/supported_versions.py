@@ -6,6 +6,7 @@ It and `errors` import nothing that a broken stack may lack, and any Python can 
 import platform
 import sys
 
+from keras_parallax.compat import remedies
 from keras_parallax.errors import StackError
 
 #: Which a type checker takes for true: not every Python has `typing`, or reads annotations.
@@ -32,20 +33,22 @@ class Stack:
         self.name, self.pythons, self.supported = name, pythons, supported
 
 
-_HOROVOD_2 = (
-    ('0.28.',),
-    'HOROVOD_WITH_TENSORFLOW=1 HOROVOD_WITH_GLOO=1 pip install --no-cache-dir horovod==0.28.1',
-)
-
 #: What goes with Python 3.6, whichever of its two TensorFlows is there.
 _PYTHON_3_6 = {
-    'TensorFlow': (('1.11.', '1.6.'), "pip install 'keras-parallax[cpu]' (or [gpu])"),
-    'Keras': (('2.2.4',), 'pip install keras==2.2.4'),
-    'Horovod': (
-        ('0.19.',),
-        'HOROVOD_WITH_TENSORFLOW=1 pip install --no-cache-dir horovod==0.19.5',
-    ),
-}
+    'TensorFlow': (('1.11.', '1.6.'), remedies.TENSORFLOW['tf1.11']),
+    'Keras': (('2.2.4',), remedies.KERAS['tf1.11']),
+    'Horovod': (('0.19.',), remedies.HOROVOD),
+}  # type: Supported
+
+
+def _newer(name, tensorflow, keras):
+    # type: (str, Tuple[str, ...], Tuple[str, ...]) -> Supported
+    return {
+        'TensorFlow': (tensorflow, remedies.TENSORFLOW[name]),
+        'Keras': (keras, remedies.KERAS[name]),
+        'Horovod': (('0.28.',), remedies.HOROVOD),
+    }
+
 
 #: The one that all others are compared with.
 REFERENCE = Stack('tf1.11', ((3, 6), (3, 6)), _PYTHON_3_6)
@@ -54,34 +57,10 @@ REFERENCE = Stack('tf1.11', ((3, 6), (3, 6)), _PYTHON_3_6)
 STACKS = (
     Stack('tf1.6', ((3, 6), (3, 6)), _PYTHON_3_6),
     REFERENCE,
-    Stack(
-        'tf1.15',
-        ((3, 7), (3, 7)),
-        {
-            'TensorFlow': (('1.15.',), "pip install 'keras-parallax[tf1-15]'"),
-            # The second is what its own Keras calls itself.
-            'Keras': (('2.3.', '2.2.4-tf'), 'pip install keras==2.3.1'),
-            'Horovod': _HOROVOD_2,
-        },
-    ),
-    Stack(
-        'tf2.15',
-        ((3, 9), (3, 11)),
-        {
-            'TensorFlow': (('2.',), "pip install 'keras-parallax[tf2-15]'"),
-            'Keras': (('2.',), 'pip install keras==2.15.0'),
-            'Horovod': _HOROVOD_2,
-        },
-    ),
-    Stack(
-        'tf2.21',
-        ((3, 10), (3, 13)),
-        {
-            'TensorFlow': (('2.',), "pip install 'keras-parallax[tf2-21]'"),
-            'Keras': (('2.',), 'pip install tf-keras==2.21.0'),
-            'Horovod': _HOROVOD_2,
-        },
-    ),
+    # The second is what TensorFlow's own Keras calls itself.
+    Stack('tf1.15', ((3, 7), (3, 7)), _newer('tf1.15', ('1.15.',), ('2.3.', '2.2.4-tf'))),
+    Stack('tf2.15', ((3, 9), (3, 11)), _newer('tf2.15', ('2.',), ('2.',))),
+    Stack('tf2.21', ((3, 10), (3, 13)), _newer('tf2.21', ('2.',), ('2.',))),
 )
 
 
@@ -94,6 +73,16 @@ def stacks_for(version):
     """
     python = tuple(int(number) for number in version.split('.')[:2])
     return [stack for stack in STACKS if stack.pythons[0] <= python <= stack.pythons[1]]
+
+
+def stack_name(version):
+    # type: (str) -> str
+    """The name of the best stack for a Python, or of the reference if there is none.
+
+    Args:
+        version: its version, a string.
+    """
+    return (stacks_for(version) or [REFERENCE])[-1].name
 
 
 def supported_on(version):
@@ -175,8 +164,7 @@ def python_problem(version):
     )
     return (
         'keras-parallax needs Python %s, but this is Python %s (%s). Make an environment with one '
-        "of them and install there: pip install 'keras-parallax[cpu]' (or [gpu])"
-        % (known, version, sys.executable)
+        'of them, and install keras-parallax there.' % (known, version, sys.executable)
     )
 
 

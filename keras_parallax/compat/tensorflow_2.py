@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import tensorflow
 
-from keras_parallax.compat import patches, tensorflow_functions
+from keras_parallax.compat import patches, remedies, tensorflow_functions
 from keras_parallax.errors import CheckpointError, PlanError, StackError
 from keras_parallax.framework_types import Graph, Model, Optimizer, Session, Variable
 
@@ -119,7 +119,7 @@ def _keras_inside() -> str:
     except ImportError as error:
         raise StackError(
             'keras-parallax needs Keras, but beside TensorFlow %s there is none (%s); get it with: '
-            'pip install keras' % (tensorflow.__version__, error)
+            '%s' % (tensorflow.__version__, error, remedies.ANY_KERAS)
         ) from error
     return 'keras.src' if found.startswith('2.') else _KEPT_KERAS
 

@@ -78,7 +78,7 @@ def sdist(sources, tmp_path_factory):
 def modules(folder):
     """Paths of the files that are ours, Python and what it reads, relative to a folder."""
     paths = []
-    for pattern in ('*.py', '*.html', 'py.typed'):
+    for pattern in ('*.py', '*.html', '*.sh', 'py.typed'):
         paths += glob.glob(os.path.join(folder, 'keras_parallax', '**', pattern), recursive=True)
     paths += glob.glob(os.path.join(folder, 'keras_parallax_command.py'))
     return {os.path.relpath(path, folder) for path in paths}
@@ -127,7 +127,7 @@ def stacks():
     """Rows of the table of stacks: name, a Python of it, and its setuptools."""
     with open(os.path.join(ROOT, 'requirements', 'stacks.txt')) as file:
         rows = [line.split('|') for line in file if not line.startswith('#')]
-    for name, pythons, tools, _ in rows:
+    for name, pythons, tools in rows:
         for python in pythons.split():
             yield name.strip(), python, tools.split()[1]
 

@@ -4,6 +4,7 @@ import ipaddress
 import socket
 from typing import Any, Callable, Iterable, List, Mapping, NamedTuple, Optional, Tuple
 
+from keras_parallax.compat import remedies
 from keras_parallax.errors import StackError
 
 #: Where the two say the rank and the number of workers. Where `horovodrun` has left that to
@@ -57,8 +58,8 @@ def check_controller(process: Started, has_mpi: bool) -> None:
     if process.by == 'mpirun' and process.size > 1 and not has_mpi:
         raise StackError(
             'Rank %d was started by mpirun as one of %d, but Horovod was built without MPI, so '
-            'that each would train alone. Start the job with horovodrun, or build Horovod with MPI '
-            '(HOROVOD_WITH_MPI=1).' % (process.rank, process.size)
+            'that each would train alone. Start the job with horovodrun, or build Horovod with '
+            'MPI: %s' % (process.rank, process.size, remedies.HOROVOD_WITH_MPI)
         )
 
 

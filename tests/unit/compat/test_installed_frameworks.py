@@ -175,9 +175,20 @@ def test_a_horovod_without_tensorflow_is_told_with_the_way_to_build_it(tmp_path)
     assert SUPPORTED['Horovod'][1] in message
 
 
-def test_a_missing_horovod_is_named_with_the_way_to_get_it():
+#: What each launcher tells one of two processes.
+ONE_OF_TWO = [
+    {'HOROVOD_RANK': '0', 'HOROVOD_SIZE': '2'},
+    {'OMPI_COMM_WORLD_RANK': '0', 'OMPI_COMM_WORLD_SIZE': '2'},
+    {'SLURM_PROCID': '0', 'SLURM_STEP_NUM_TASKS': '2'},
+]
+
+
+@pytest.mark.parametrize('environ', ONE_OF_TWO)
+def test_without_horovod_one_of_several_processes_is_told_how_to_get_it(environ, monkeypatch):
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
     message = stack_error(output_of(WITHOUT.format(name='horovod') + IMPORT))
-    assert 'needs Horovod' in message and 'No module named horovod' in message
+    assert 'needs Horovod' in message and 'the job has 2 processes' in message
     assert SUPPORTED['Horovod'][1] in message
 
 
@@ -226,7 +237,7 @@ def test_another_keras_is_named_with_the_needed_one(tmp_path):
 
 def test_a_missing_keras_is_named_with_the_way_to_get_it():
     message = stack_error(output_of(WITHOUT.format(name='keras') + USE_KERAS))
-    assert 'No module named keras' in message and 'pip install keras==2.2.4' in message
+    assert 'No module named keras' in message and SUPPORTED['Keras'][1] in message
 
 
 @pytest.mark.skipif(not TF2 or TF1_15, reason='Keras 2 has no package of its own there')

@@ -2,7 +2,7 @@
 # cmake, except that it builds nothing of Horovod that TensorFlow does not load, and no debug information.
 #
 # Horovod 0.28.1 compiles Gloo once for each of two standards of C++, and TensorFlow is linked with one.
-# Half of the time of a build went there (tests/unit/test_install_horovod.py).
+# Half of the time of a build went there (tests/unit/installing/test_horovod_build.py).
 set -euo pipefail
 
 if [ "$1" = --build ] && grep -qs '^tensorflow:' "$2/Makefile"; then

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# g++, except that it compiles Horovod without its XLA operations.
+# A C++ compiler that compiles Horovod without its XLA operations. KERAS_PARALLAX_CXX names the compiler.
 #
 # Their file includes headers of XLA that TensorFlow's wheels have not had since 2.19, and Horovod
 # 0.28.1 has no switch to leave it out. Without graphics cards there is nothing else in the file; with
@@ -11,14 +11,14 @@ for argument in "$@"; do
     case $argument in
         */horovod/tensorflow/xla_mpi_ops.cc)
             if ! grep -q HVD_REGISTER_XLA_OP "$argument"; then
-                echo "$0: $argument is not the file of Horovod 0.28.1 that it stands for." >&2
+                echo "$0: $argument is not the file of Horovod 0.28.1 that this script replaces." >&2
                 exit 1
             fi
-            # scripts/install_horovod.py looks for this line.
+            # horovod_build.py looks for this line.
             echo "XLA operations are left out" >&2
             arguments+=(-x c++ /dev/null)
             ;;
         *) arguments+=("$argument") ;;
     esac
 done
-exec g++ "${arguments[@]}"
+exec "${KERAS_PARALLAX_CXX:-g++}" "${arguments[@]}"

@@ -1,6 +1,5 @@
 """How Horovod is installed: from a wheel that is kept in the user's cache, or compiled anew."""
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -9,58 +8,20 @@ import zipfile
 
 import pytest
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-SCRIPT = os.path.join(ROOT, 'scripts', 'install_horovod.py')
-_spec = importlib.util.spec_from_file_location('install_horovod', SCRIPT)
-install_horovod = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(install_horovod)
+from keras_parallax.errors import StackError
+from keras_parallax.installing import horovod_build, horovod_check, system_packages
 
 REQUIREMENT = 'horovod==0.28.1'
-PARTS = {
-    'requirement': REQUIREMENT,
-    'tensorflow': ['2.21.0', ['--std=c++17']],
-    'abi': 'cpython-311-x86_64-linux-gnu',
-    'compilers': [['gcc 12.2'], ['g++ 12.2', 'the text of a script']],
-    'variables': {'HOROVOD_WITH_GLOO': '1'},
-    'system': 'glibc 2.36',
-}
-
-
-@pytest.mark.parametrize(
-    'part, value',
-    [
-        ('requirement', 'horovod==0.28.2'),
-        ('tensorflow', ['2.21.1', ['--std=c++17']]),
-        ('tensorflow', ['2.21.0', ['--std=c++20']]),
-        ('abi', 'cpython-312-x86_64-linux-gnu'),
-        ('compilers', [['gcc 13.1'], ['g++ 12.2', 'the text of a script']]),
-        ('compilers', [['gcc 12.2'], ['g++ 12.2', 'another text']]),
-        ('variables', {'HOROVOD_WITH_GLOO': '1', 'HOROVOD_GPU_OPERATIONS': 'NCCL'}),
-        ('system', 'glibc 2.39'),
-    ],
-)
-def test_a_wheels_folder_depends_on(part, value):
-    name = install_horovod.folder_name(**PARTS)
-    readable = 'horovod-0.28.1-tensorflow-2.21.0-cpython-311-x86_64-linux-gnu-'
-    assert name.startswith(readable)
-    assert install_horovod.folder_name(**dict(PARTS, **{part: value})) != name
-    assert install_horovod.folder_name(**PARTS) == name
+TENSORFLOW = ['2.21.0', ['--std=c++17']]
 
 
 def test_what_a_user_has_set_for_horovod_holds():
-    variables = install_horovod.build_variables(
+    variables = horovod_build.build_variables(
         {'HOROVOD_WITH_MPI': '1', 'HOROVOD_WITHOUT_MPI': '0', 'CXXFLAGS': '-O1', 'EDITOR': 'ed'}
     )
     assert variables['HOROVOD_WITH_MPI'] == '1' and variables['HOROVOD_WITHOUT_MPI'] == '0'
     assert variables['CXXFLAGS'] == '-O1' and 'EDITOR' not in variables
     assert variables['HOROVOD_WITH_GLOO'] == '1'
-
-
-def test_the_cache_is_where_the_user_has_caches():
-    kept = install_horovod.cache_folder
-    assert kept({'HOME': '/home/me'}) == '/home/me/.cache/keras-parallax/wheels'
-    assert kept({'HOME': '/h', 'XDG_CACHE_HOME': '/c'}) == '/c/keras-parallax/wheels'
-    assert kept({}) is None
 
 
 class Environment:
@@ -70,34 +31,35 @@ class Environment:
         self.folder, self.compiled, self.installed = folder, 0, None
         self.broken = set()
         monkeypatch.setenv('XDG_CACHE_HOME', str(folder / 'cache'))
-        monkeypatch.setattr(install_horovod, 'tensorflow_parts', lambda: PARTS['tensorflow'])
-        monkeypatch.setattr(install_horovod, 'compiler_parts', lambda compiler: [compiler])
-        monkeypatch.setattr(install_horovod, 'compile_wheel', self.compile_wheel)
-        monkeypatch.setattr(install_horovod, 'install', self.install)
-        monkeypatch.setattr(install_horovod, 'works', self.works)
-        monkeypatch.setattr(install_horovod, 'require', self.require)
+        self.said = []
+        monkeypatch.setattr(horovod_build, 'tensorflow_parts', lambda: TENSORFLOW)
+        monkeypatch.setattr(horovod_build, 'compiler_parts', lambda *parts: [parts[0]])
+        monkeypatch.setattr(horovod_build, 'compile_wheel', self.compile_wheel)
+        monkeypatch.setattr(horovod_build, '_pip_install', lambda *arguments: None)
+        monkeypatch.setattr(horovod_build, 'install', self.install)
+        monkeypatch.setattr(horovod_check, 'load_problem', self.load_problem)
+        monkeypatch.setattr(horovod_check, 'two_ranks_problem', lambda environ: None)
 
     def compile_wheel(self, requirement, variables, folder):
         self.compiled += 1
-        path = self.folder / 'horovod-0.28.1-cp311-cp311-linux_x86_64.whl'
-        with zipfile.ZipFile(str(path), 'w') as wheel:
+        os.makedirs(folder)
+        path = os.path.join(folder, 'horovod-0.28.1-cp311-cp311-linux_x86_64.whl')
+        with zipfile.ZipFile(path, 'w') as wheel:
             wheel.writestr('number', str(self.compiled))
-        return str(path)
+        return path
 
     def install(self, wheel, requirement):
         with zipfile.ZipFile(wheel) as file:
             self.installed = int(file.read('number'))
 
-    def works(self, requirement):
-        return self.installed is not None and self.installed not in self.broken
+    def load_problem(self, requirement, environ):
+        works = self.installed is not None and self.installed not in self.broken
+        return None if works else 'it does not load'
 
-    def require(self, requirement):
-        assert self.works(requirement)
-
-    def run(self):
+    def run(self, **arguments):
         """Installs Horovod as in another checkout."""
         self.installed = None
-        install_horovod.main(REQUIREMENT, 'gcc', 'g++')
+        horovod_build.install_horovod(self.said.append, requirement=REQUIREMENT, **arguments)
         return self.installed
 
     def kept(self):
@@ -124,7 +86,7 @@ def test_other_switches_ask_for_another_wheel(environment, monkeypatch):
 
 
 @pytest.mark.parametrize('damage', ['cut', 'flip', 'empty'])
-def test_a_damaged_wheel_is_compiled_anew_and_replaced(environment, capsys, damage):
+def test_a_damaged_wheel_is_compiled_anew_and_replaced(environment, damage):
     environment.run()
     (wheel,) = environment.kept()
     content = wheel.read_bytes()
@@ -137,29 +99,29 @@ def test_a_damaged_wheel_is_compiled_anew_and_replaced(environment, capsys, dama
         }[damage]
     )
     assert environment.run() == 2
-    assert 'is damaged' in capsys.readouterr().out
+    assert any('is damaged' in sentence for sentence in environment.said)
     assert environment.run() == 2
     assert environment.kept() == [wheel]
 
 
-def test_a_wheel_that_does_not_work_here_is_compiled_anew_and_replaced(environment, capsys):
+def test_a_wheel_that_does_not_work_here_is_compiled_anew_and_replaced(environment):
     environment.run()
     environment.broken.add(1)
     assert environment.run() == 2
-    assert 'does not work here' in capsys.readouterr().out
+    assert any('does not work here' in sentence for sentence in environment.said)
     assert environment.run() == 2
 
 
-def test_what_cannot_be_kept_is_installed_all_the_same(environment, capsys):
+def test_what_cannot_be_kept_is_installed_all_the_same(environment):
     (environment.folder / 'cache').write_text('a file where a folder should be')
     assert environment.run() == 1
-    assert 'is not kept' in capsys.readouterr().out
+    assert any('is not kept' in sentence for sentence in environment.said)
 
 
 def test_a_failed_build_ends_with_the_end_of_its_log(tmp_path, monkeypatch):
-    monkeypatch.setattr(install_horovod.sys, 'executable', '/bin/false')
-    with pytest.raises(install_horovod.BuildError, match='did not build.*build.log'):
-        install_horovod.compile_wheel(REQUIREMENT, {'CXX': 'g++'}, str(tmp_path))
+    monkeypatch.setattr(horovod_build.sys, 'executable', '/bin/false')
+    with pytest.raises(StackError, match='did not build.*build.log'):
+        horovod_build.compile_wheel(REQUIREMENT, {'CXX': 'g++'}, str(tmp_path))
 
 
 def test_a_wheel_of_pips_own_cache_is_not_taken_for_a_compiled_one(tmp_path, monkeypatch):
@@ -181,17 +143,15 @@ def test_a_wheel_of_pips_own_cache_is_not_taken_for_a_compiled_one(tmp_path, mon
     command = [sys.executable, '-m', 'pip', 'wheel', '--no-build-isolation', '--no-deps']
     command += ['--wheel-dir', str(tmp_path / 'other'), REQUIREMENT]
     subprocess.check_call(command, env=dict(os.environ, CXX='other'))
-    wheel = install_horovod.compile_wheel(REQUIREMENT, {'CXX': 'mine'}, str(tmp_path / 'made'))
+    wheel = horovod_build.compile_wheel(REQUIREMENT, {'CXX': 'mine'}, str(tmp_path / 'made'))
     with zipfile.ZipFile(wheel) as file:
         assert file.read('compiler.py') == b'mine'
 
 
 def test_a_build_that_went_past_the_script_is_an_error(tmp_path, monkeypatch):
-    monkeypatch.setattr(install_horovod.sys, 'executable', '/bin/true')
-    with pytest.raises(install_horovod.BuildError, match='not compiled by .*cxx_without_xla.sh'):
-        install_horovod.compile_wheel(
-            REQUIREMENT, {'CXX': 'scripts/cxx_without_xla.sh'}, str(tmp_path)
-        )
+    monkeypatch.setattr(horovod_build.sys, 'executable', '/bin/true')
+    with pytest.raises(StackError, match='not compiled by .*cxx_without_xla.sh'):
+        horovod_build.compile_wheel(REQUIREMENT, {'CXX': horovod_build.CXX_SCRIPT}, str(tmp_path))
 
 
 def test_a_compilation_is_spared_what_takes_time_unless_the_user_wants_it(environment, monkeypatch):
@@ -202,14 +162,14 @@ def test_a_compilation_is_spared_what_takes_time_unless_the_user_wants_it(enviro
         given.append(variables)
         return compile_wheel(requirement, variables, folder)
 
-    monkeypatch.setattr(install_horovod, 'compile_wheel', note)
+    monkeypatch.setattr(horovod_build, 'compile_wheel', note)
     environment.run()
-    monkeypatch.setenv('HOROVOD_CMAKE', '/opt/cmake')
+    monkeypatch.setenv('HOROVOD_CMAKE', '/bin/true')
     monkeypatch.setenv('CFLAGS', '-g3')
     environment.run()
-    assert given[0]['HOROVOD_CMAKE'] == install_horovod.CMAKE
+    assert os.path.basename(given[0]['HOROVOD_CMAKE']) == 'cmake_without_waste.sh'
     assert given[0]['CFLAGS'] == '-g0'
-    assert given[1]['HOROVOD_CMAKE'] == '/opt/cmake'
+    assert given[1]['HOROVOD_CMAKE'] == '/bin/true'
     assert given[1]['CFLAGS'] == '-g0 -g3'
 
 
@@ -233,7 +193,8 @@ def test_only_what_tensorflow_loads_is_built_and_without_debug_information(tmp_p
         [str(tmp_path), '-DCMAKE_BUILD_TYPE=' + configuration],
         ['--build', '.', '--config', configuration, '--', 'VERBOSE=1'],
     ):
-        output = subprocess.check_output([install_horovod.CMAKE] + arguments, cwd=str(folder))
+        command = ['bash', horovod_build.CMAKE_SCRIPT] + arguments
+        output = subprocess.check_output(command, cwd=str(folder))
     compiled = [line for line in output.decode().splitlines() if line.rstrip().endswith('.cc')]
     assert {os.path.basename(line.split()[-1])[: -len('.cc')] for line in compiled} == built
     assert all('-O2' in line.split() and '-g' not in line.split() for line in compiled)
@@ -245,7 +206,7 @@ def compile_without_xla(folder, name, text):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     return subprocess.run(
-        [os.path.join(ROOT, 'scripts', 'cxx_without_xla.sh'), '-c', str(path), '-o', 'made.o'],
+        ['bash', horovod_build.CXX_SCRIPT, '-c', str(path), '-o', 'made.o'],
         cwd=str(folder),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -257,7 +218,7 @@ def test_xla_operations_are_left_out_of_horovod_and_nothing_else(tmp_path):
     xla = '#include "there/is/no/such/header.h"\nHVD_REGISTER_XLA_OP("A", B);\n'
     done = compile_without_xla(tmp_path, 'xla_mpi_ops.cc', xla)
     assert done.returncode == 0, done.stderr
-    assert install_horovod.LEFT_OUT in done.stderr
+    assert horovod_build.LEFT_OUT in done.stderr
     assert (tmp_path / 'made.o').exists()
     assert compile_without_xla(tmp_path, 'mpi_ops.cc', xla).returncode != 0
     assert compile_without_xla(tmp_path, 'mpi_ops.cc', 'int there;\n').returncode == 0
@@ -267,3 +228,38 @@ def test_another_file_in_the_place_of_the_xla_operations_is_an_error(tmp_path):
     done = compile_without_xla(tmp_path, 'xla_mpi_ops.cc', 'int needed;\n')
     assert done.returncode == 1
     assert 'is not the file of Horovod 0.28.1' in done.stderr
+
+
+def test_horovod_that_works_is_left_alone_unless_it_is_to_be_built(environment):
+    environment.run()
+    horovod_build.install_horovod(environment.said.append, requirement=REQUIREMENT)
+    assert environment.compiled == 1
+    assert environment.run(rebuild=True) == 2
+    assert len(environment.kept()) == 1
+
+
+def test_missing_system_packages_are_named_with_the_command_that_installs_them(
+    environment, monkeypatch
+):
+    monkeypatch.setattr(system_packages, 'missing', lambda environ: ['cmake', 'g++'])
+    with pytest.raises(StackError, match='apt-get install -y .* cmake g[+][+]$'):
+        environment.run()
+    assert environment.compiled == 0
+
+
+def test_horovod_that_two_ranks_cannot_use_is_an_error_and_not_kept(environment, monkeypatch):
+    monkeypatch.setattr(horovod_check, 'two_ranks_problem', lambda environ: 'a lost connection')
+    with pytest.raises(StackError, match='a lost connection\nHorovod was built and installed'):
+        environment.run()
+    assert environment.kept() == []
+
+
+def test_a_missing_tensorflow_is_told_with_the_way_to_get_it(monkeypatch):
+    monkeypatch.setattr(horovod_build.sys, 'executable', '/bin/false')
+    with pytest.raises(StackError, match='TensorFlow could not be imported .*pip install'):
+        horovod_build.tensorflow_parts()
+
+
+def test_with_mpi_horovod_0_19_is_not_told_anything_of_doing_without():
+    assert horovod_build.build_variables({'HOROVOD_WITH_MPI': '1'})['HOROVOD_WITHOUT_MPI'] == ''
+    assert horovod_build.build_variables({})['HOROVOD_WITHOUT_MPI'] == '1'
