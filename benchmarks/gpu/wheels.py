@@ -34,6 +34,8 @@ LOCK = os.path.join(CHECKOUT, 'requirements', 'lock-tf2.21.txt')
 EXTRAS = ('tensorflow[and-cuda]', 'jax[cuda12]')
 #: What the environment of the machine needs besides: `requirements/stacks.txt`.
 BUILD_TOOLS = ('setuptools==69.5.1', 'wheel==0.45.1')
+
+
 def pinned(lines: List[str]) -> Dict[str, List[str]]:
     """The requirements of a lock file by package, without comments."""
     found: Dict[str, List[str]] = {}
