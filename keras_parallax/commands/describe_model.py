@@ -184,7 +184,8 @@ def _session_for_settings(model: Model) -> Iterator[None]:
     weights = set(model.weights)
     for weight in weights:
         keras_api.mark_initialized(weight)
-    with tf.Session(config=session_config.without_card()) as session:
+    # The strategy that makes the plan goes on with it.
+    with tf.Session(config=session_config.of_worker(0)) as session:
         others = [variable for variable in tf.global_variables() if variable not in weights]
         session.run([variable.initializer for variable in others])
         yield

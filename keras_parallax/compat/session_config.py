@@ -103,7 +103,7 @@ def of_collectives() -> Any:
     model's, nor the other way round.
     """
     config = without_card()
-    config.inter_op_parallelism_threads, config.use_per_session_threads = 1, True
+    config.MergeFrom(tf.ConfigProto(inter_op_parallelism_threads=1, use_per_session_threads=True))
     return config
 
 
