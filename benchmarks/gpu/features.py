@@ -124,7 +124,8 @@ def mixed(single):
 
     model, losses = train(build)
     assert model.layers[-1].compute_dtype == 'float16', model.layers[-1].compute_dtype
-    report_training('mixed precision', losses, single)
+    # Keras 3 scales losses, and leaves out the first steps, whose gradients are too large.
+    report_training('mixed precision', losses, single if NAME == 'tf_keras' else None)
 
 
 def policy(name):
