@@ -71,14 +71,6 @@ class Placement:
             pending.extend(sources)
         return False
 
-    def types(self, kind):
-        """The types of devices, `'CPU'` or `'GPU'`, that operations of a type lie on: a set."""
-        return {
-            self.devices[name].split(':')[0]
-            for name, node in self._nodes.items()
-            if node.op == kind
-        }
-
     def _copies(self, graph):
         seen = set()
         for node in graph.node:
@@ -184,7 +176,7 @@ def placement(graph, options, cards, rank=0, ranks=1):
     """Asks the placer about a call of a session.
 
     Args:
-        graph: the `tf.Graph`, or its `GraphDef`.
+        graph: the `tf.Graph`.
         options: the `CallableOptions` of the call: what is fed and fetched, and what runs.
         cards: how many cards each worker sees.
         rank: the worker that makes the call.
@@ -193,8 +185,6 @@ def placement(graph, options, cards, rank=0, ranks=1):
     Returns:
         The `Placement` of that worker's part.
     """
-    if isinstance(graph, tf.Graph):
-        graph = graph.as_graph_def(add_shapes=True)
     with contextlib.ExitStack() as stack:
         workers = [PretendedWorker(task, cards) for task in range(ranks)]
         for worker in workers:
@@ -205,7 +195,7 @@ def placement(graph, options, cards, rank=0, ranks=1):
         cluster = {_PLACER: [own], 'worker': [worker.address for worker in workers]}
         server = tf.train.Server(cluster, job_name=_PLACER, task_index=0)
         with tf.Graph().as_default() as placed, tf.device('/job:worker/task:%d' % rank):
-            tf.import_graph_def(graph, name='')
+            tf.import_graph_def(graph.as_graph_def(add_shapes=True), name='')
         with contextlib.closing(tf.Session(server.target, placed, _config())) as session:
             session._make_callable_from_options(options)
         assert workers[rank].graphs, 'the placer sent this worker nothing'

@@ -7,9 +7,13 @@ import tensorflow as tf
 from keras_parallax.errors import PlanError
 
 _TOO_LATE = (
-    'Rank %d must compute on graphics card %s, but %s has taken its cards already. Make the '
-    'ParallaxStrategy before anything is computed, or give the worker its card before that.'
+    'Rank %d: %s must use %s, but has taken other cards, or all memory of the card, already. Make '
+    'the ParallaxStrategy before anything is computed, or choose the card before that.'
 )
+
+
+def _named(numbers: Sequence[int]) -> str:
+    return 'graphics card ' + ', '.join(map(str, numbers)) if numbers else 'no graphics card'
 
 
 def use_cards_of_tensorflow(numbers: Sequence[int], rank: int) -> None:
@@ -33,8 +37,7 @@ def use_cards_of_tensorflow(numbers: Sequence[int], rank: int) -> None:
             if not tf.config.experimental.get_memory_growth(card):
                 tf.config.experimental.set_memory_growth(card, True)
     except RuntimeError as error:
-        named = ', '.join(map(str, numbers))
-        raise PlanError(_TOO_LATE % (rank, named, 'TensorFlow')) from error
+        raise PlanError(_TOO_LATE % (rank, 'TensorFlow', _named(numbers))) from error
 
 
 def use_cards_of_jax(numbers: Sequence[int], rank: int) -> None:
@@ -57,7 +60,7 @@ def use_cards_of_jax(numbers: Sequence[int], rank: int) -> None:
     if not xla_bridge.backends_are_initialized():
         jax.config.update('jax_cuda_visible_devices', named)
     elif jax.default_backend() != 'cpu' and jax.local_device_count() > 1:
-        raise PlanError(_TOO_LATE % (rank, named, 'JAX'))
+        raise PlanError(_TOO_LATE % (rank, 'JAX', _named(numbers)))
 
 
 def use_cards(backend: str, config: Any, rank: int, size: int) -> None:

@@ -26,11 +26,13 @@ class LookupGuard:
     def __init__(self, scope: ScopeInterface) -> None:
         self._scope, self._graph = scope, scope.graph
         self._seen, self._version = 0, None
+        # Asked once: every run of a session looks whether there is something to check.
+        self._is_needed = tensorflow_api.has_card()
 
     @property
     def is_done(self) -> bool:
         """Whether `look_through` has seen all of the graph, or there is no card."""
-        return self._version == self._graph.version or not tensorflow_api.has_card()
+        return not self._is_needed or self._version == self._graph.version
 
     def look_through(self) -> None:
         """Adds the checks to what is new in the graph."""

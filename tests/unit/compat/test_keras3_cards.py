@@ -72,7 +72,7 @@ def test_a_script_may_have_chosen_the_card_and_computed_on_it(monkeypatch):
 def test_a_card_that_cannot_be_taken_any_more_is_named(monkeypatch, visible):
     # The second one is right, but all its memory is taken.
     Cards(monkeypatch, 2, is_taken=True).visible = visible
-    with pytest.raises(kp.PlanError, match='Rank 1 .* card 1'):
+    with pytest.raises(kp.PlanError, match='Rank 1: TensorFlow .* card 1'):
         keras3_cards.use_cards('tensorflow', session_config.of_worker(1), 1, 2)
 
 
