@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help env install demo demo-mnist demo-nmt demo-skip-thoughts demo-resnet50 demo-criteo demo-two-tower test test-all test-equality test-core test-keras3 test-unit test-parallel test-outside fuzz lint format layers docs image bench bench-one bench-smoke bench-gpu bench-soak clean distclean
+.PHONY: help env install demo demo-mnist demo-nmt demo-skip-thoughts demo-resnet50 demo-criteo demo-two-tower test test-all test-equality test-core test-keras3 test-unit test-parallel test-outside fuzz lint format layers docs dist image bench bench-one bench-smoke bench-gpu bench-soak clean distclean
 
 # The environment of the stack that STACK names, or else of the first one whose Python is there. Asked
 # for where it is first needed.
@@ -155,7 +155,7 @@ fuzz: install ## Compare random models with plain Keras (SEEDS=1-20 STACK=tf2.21
 # mypy is there where the tools have Python 3.10 or newer.
 TYPES = $(if $(wildcard .venv-tools/bin/mypy),.venv-tools/bin/mypy,@echo 'types: not checked, for mypy needs Python 3.10')
 
-lint: .venv-tools/stamp ## Check style, types, folders and their picture, what pages cite, manifests, the Dockerfile
+lint: .venv-tools/stamp ## Check style, types, folders and their picture, what pages cite, manifests, workflows, the citation, the Dockerfile
 	.venv-tools/bin/ruff check .
 	.venv-tools/bin/ruff format --check .
 	.venv-tools/bin/python scripts/check_references.py
@@ -176,6 +176,13 @@ layers: .venv-tools/stamp ## Draw which folder imports which, for docs/architect
 # The variable silences the theme's notice about a MkDocs 2 that is not used here.
 docs: .venv-tools/stamp ## Build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 .venv-tools/bin/mkdocs build --strict
+
+# KERAS_PARALLAX_REPOSITORY is the address that links of the README lead into: see setup.py.
+dist: .venv-tools/stamp ## Build the wheel and the sdist into dist/ (KERAS_PARALLAX_REPOSITORY=https://...)
+	rm -rf build dist *.egg-info
+	.venv-tools/bin/python -m build --outdir dist .
+	.venv-tools/bin/twine check --strict dist/*
+	rm -rf build *.egg-info
 
 image: ## Build the image keras-parallax:latest; needs Docker
 	docker build --tag keras-parallax:latest .

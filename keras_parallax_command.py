@@ -7,7 +7,7 @@ import sys
 
 def main():
     # type: () -> None
-    """Runs the command line; `doctor` and `install-horovod` also where the package cannot load."""
+    """Runs the command line, some of it also where the package cannot load."""
     problem = None if _needs_no_package(sys.argv[1:]) else _problem()
     if problem is not None and sys.version_info < (3, 6):
         sys.exit(str(problem))
@@ -29,7 +29,11 @@ def _needs_no_package(arguments):
     """Whether a command works with modules of the package alone."""
     # What starts a job needs no TensorFlow, which takes seconds to load and prints notes. A Horovod
     # that was built for another TensorFlow may end the process that loads it.
-    return sys.version_info >= (3, 6) and arguments[:1] in (['run'], ['install-horovod'])
+    return sys.version_info >= (3, 6) and arguments[:1] in (
+        ['run'],
+        ['install-horovod'],
+        ['--version'],
+    )
 
 
 def _problem():

@@ -47,10 +47,11 @@ from keras_parallax.errors import (
 from keras_parallax.keras2.models import load_model
 from keras_parallax.optimizer import ParallaxOptimizer
 from keras_parallax.strategy import ParallaxStrategy
+from keras_parallax.version import VERSION as _VERSION
 
 Compression = _hvd.Compression
 
-__version__ = '0.1.0'
+__version__ = _VERSION
 
 __all__ = [
     'Admission',

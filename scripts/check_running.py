@@ -1,4 +1,4 @@
-"""Checks the manifests of examples/kubernetes and the Dockerfile. Runs in .venv-tools, no network.
+"""Checks manifests, workflows, the citation and the Dockerfile. Runs in .venv-tools, no network.
 
 Manifests are compared with the schemas that the package `kubernetes-validate` brings along, and a
 number or a name that stands in several places of one must be the same everywhere.
@@ -14,6 +14,11 @@ import yaml
 
 #: The newest version whose schemas the package has.
 VERSION = kubernetes_validate.latest_version()
+#: Schemas that the package `check-jsonschema` brings along, to the files that they hold for.
+BY_SCHEMA = {
+    'github-workflows': sorted(glob.glob('.github/workflows/*.yml')),
+    'citation-file-format': ['CITATION.cff'],
+}
 
 
 def documents(path):
@@ -51,6 +56,18 @@ def disagreements(job):
     ]
 
 
+def wrong_by_schema():
+    """Says what is wrong with workflows and the citation; the number of kinds that are wrong."""
+    program = os.path.join(os.path.dirname(sys.executable), 'check-jsonschema')
+    if not os.path.exists(program):
+        print('workflows, citation: not checked, for check-jsonschema needs Python 3.10')
+        return 0
+    return sum(
+        subprocess.call([program, '--quiet', '--builtin-schema', 'vendor.' + schema, *paths]) != 0
+        for schema, paths in BY_SCHEMA.items()
+    )
+
+
 def main():
     """Prints what is wrong; returns the exit code."""
     paths = sorted(glob.glob('examples/kubernetes/*.yaml'))
@@ -62,7 +79,7 @@ def main():
         '\n'.join(problems) or '%d manifests are valid for Kubernetes %s.' % (len(paths), VERSION)
     )
     hadolint = os.path.join(os.path.dirname(sys.executable), 'hadolint')
-    return bool(problems) or subprocess.call([hadolint, 'Dockerfile'])
+    return bool(problems) or wrong_by_schema() or subprocess.call([hadolint, 'Dockerfile'])
 
 
 if __name__ == '__main__':

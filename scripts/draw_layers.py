@@ -22,6 +22,14 @@ text { font: 13px sans-serif; fill: #222 }
 .may { fill: #eef0fa }
 .never { fill: #d9d9d9 }
 .imports { fill: #4051b5 }
+#page { fill: white }
+@media (prefers-color-scheme: dark) {
+text { fill: #e2e4e9 }
+.own, .imports { fill: #9fa8f5 }
+.may { fill: #2c3357 }
+.never { fill: #3a3d45 }
+#page { fill: #1e2129 }
+}
 """
 
 
@@ -65,7 +73,7 @@ def draw(layers, imports):
     picture = ElementTree.Element('svg', xmlns='http://www.w3.org/2000/svg', **size)
     ElementTree.SubElement(picture, 'title').text = 'Which folder imports which'
     ElementTree.SubElement(picture, 'style').text = _STYLE
-    ElementTree.SubElement(picture, 'rect', fill='white', **size)
+    ElementTree.SubElement(picture, 'rect', {'id': 'page'}, **size)
     for row, (importer, depth) in enumerate(names):
         top = head + row * CELL
         _write(picture, importer, 4, top + CELL - 8)

@@ -5,6 +5,8 @@ from typing import List, Optional
 
 import click
 
+from keras_parallax.version import VERSION
+
 #: Subcommands; the module of the name, with `_` for `-`, has a click command called `command`.
 _NAMES = ('doctor', 'install-horovod', 'plan', 'run', 'server', 'timeline')
 
@@ -20,5 +22,6 @@ class _Commands(click.Group):
 
 
 @click.command(cls=_Commands, context_settings={'help_option_names': ['-h', '--help']})
+@click.version_option(VERSION, prog_name='keras-parallax')
 def main() -> None:
-    """Look at and look after keras-parallax training jobs."""
+    """Start, inspect and operate keras-parallax training jobs."""

@@ -1,8 +1,10 @@
 """What pip makes of the project: a pure wheel, and from its sdist the same one."""
 
+import email
 import glob
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -14,7 +16,11 @@ import pytest
 from packaging.requirements import Requirement
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+#: An address that a builder may give.
+HOME = 'https://example.org/keras-parallax'
 SOURCES = (
+    'CHANGELOG.md',
+    'CITATION.cff',
     'LICENSE',
     'MANIFEST.in',
     'README.md',
@@ -25,12 +31,12 @@ SOURCES = (
 )
 
 
-def call(*command, **options):
+def call(*command, environ=None, **options):
     """Runs a command and returns what it prints.
 
     With the packages of this environment, and without those that a variable of the user's names.
     """
-    environ = dict(os.environ, PYTHONPATH=sysconfig.get_paths()['purelib'])
+    environ = dict(os.environ, PYTHONPATH=sysconfig.get_paths()['purelib'], **environ or {})
     process = subprocess.run(
         command,
         env=environ,
@@ -57,13 +63,17 @@ def sources(tmp_path_factory):
     return folder
 
 
+def built(sources, folder, **environ):
+    """The path of a wheel that is built from the sources into a folder."""
+    pip = [sys.executable, '-m', 'pip', 'wheel', '--no-deps', '--no-build-isolation', '--no-index']
+    call(*pip, '--wheel-dir', str(folder), str(sources), environ=environ)
+    (path,) = glob.glob(os.path.join(str(folder), '*.whl'))
+    return path
+
+
 @pytest.fixture(scope='module')
 def wheel(sources, tmp_path_factory):
-    folder = str(tmp_path_factory.mktemp('wheel'))
-    pip = [sys.executable, '-m', 'pip', 'wheel', '--no-deps', '--no-build-isolation', '--no-index']
-    call(*pip, '--wheel-dir', folder, str(sources))
-    (path,) = glob.glob(os.path.join(folder, '*.whl'))
-    return path
+    return built(sources, tmp_path_factory.mktemp('wheel'), KERAS_PARALLAX_REPOSITORY='')
 
 
 @pytest.fixture(scope='module')
@@ -147,13 +157,70 @@ def normal(name):
     return re.sub('[-_.]+', '-', name).lower()
 
 
-def wanted(wheel, python, extra):
-    """What pip is asked for when a wheel is installed with an extra: a list of requirements."""
+def metadata(wheel):
+    """What a wheel says of itself: an `email` message, whose payload is the long description."""
     with zipfile.ZipFile(wheel) as archive:
         (name,) = [name for name in archive.namelist() if name.endswith('.dist-info/METADATA')]
-        lines = archive.read(name).decode().splitlines()
-    prefix = 'Requires-Dist: '
-    requirements = [Requirement(line[len(prefix) :]) for line in lines if line.startswith(prefix)]
+        return email.message_from_string(archive.read(name).decode('utf-8'))
+
+
+def targets(text):
+    """Where the links and pictures of Markdown, and of HTML in it, lead to."""
+    text = re.sub(r'^```.*?^```$', '', text, flags=re.MULTILINE | re.DOTALL)
+    return re.findall(r'\]\(([^)]*)\)', text) + re.findall(r'\b(?:src|href)="([^"]*)"', text)
+
+
+def lacks(target):
+    """Whether an address in the repository of `HOME` names no file of the project."""
+    path = re.sub(r'^%s/(blob|raw)/v[^/]*/|#.*$' % re.escape(HOME), '', target)
+    return not os.path.exists(os.path.join(ROOT, path))
+
+
+def test_without_an_address_an_index_page_has_no_relative_link(wheel):
+    with open(os.path.join(ROOT, 'README.md'), encoding='utf-8') as file:
+        relative = [target for target in targets(file.read()) if '://' not in target]
+    assert relative
+    page = metadata(wheel)
+    shown = page.get_payload()
+    assert not [target for target in targets(shown) if '://' not in target]
+    assert not page.get_all('Project-URL') and '<img' not in shown
+
+
+def test_with_an_address_links_and_pictures_lead_to_files_of_that_version(sources, tmp_path):
+    page = metadata(built(sources, tmp_path, KERAS_PARALLAX_REPOSITORY=HOME + '/'))
+    found = targets(page.get_payload())
+    assert all('://' in target for target in found)
+    ours = [target for target in found if target.startswith(HOME)]
+    assert ours and not list(filter(lacks, ours))
+    assert {target.split('/')[4] for target in ours if not target.endswith('.svg')} == {'blob'}
+    assert {target.split('/')[4] for target in ours if target.endswith('.svg')} == {'raw'}
+    assert {target.split('/')[5] for target in ours} == {'v' + page['Version']}
+    urls = [url.partition(', ')[2] for url in page.get_all('Project-URL')]
+    assert HOME in urls and all(url.startswith(HOME) for url in urls)
+
+
+def test_the_package_the_wheel_and_the_citation_have_one_version(wheel):
+    with open(os.path.join(ROOT, 'CITATION.cff'), encoding='utf-8') as file:
+        (cited,) = re.findall(r'^version: (.*)$', file.read(), re.MULTILINE)
+    with open(os.path.join(ROOT, 'CHANGELOG.md'), encoding='utf-8') as file:
+        released = re.findall(r'^## \[(\d[^]]*)\]', file.read(), re.MULTILINE)
+    assert metadata(wheel)['Version'] == cited == released[0]
+    assert cited == runpy.run_path(os.path.join(ROOT, 'keras_parallax', 'version.py'))['VERSION']
+
+
+def test_the_wheel_names_its_license_once(wheel):
+    page = metadata(wheel)
+    classifiers = [text for text in page.get_all('Classifier') if text.startswith('License')]
+    if page['License-Expression']:
+        assert page['License-Expression'] == 'Apache-2.0' and not classifiers
+    else:
+        assert page['License'] == 'Apache-2.0' and len(classifiers) == 1
+    assert page['Author'] and page['Keywords']
+
+
+def wanted(wheel, python, extra):
+    """What pip is asked for when a wheel is installed with an extra: a list of requirements."""
+    requirements = list(map(Requirement, metadata(wheel).get_all('Requires-Dist')))
     environment = {'python_version': python, 'extra': extra}
     return [
         requirement

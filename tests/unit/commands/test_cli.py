@@ -1,8 +1,14 @@
 """The command `keras-parallax`."""
 
+import os
+import subprocess
+import sys
+
+import hidden_packages
 import pytest
 from click.testing import CliRunner
 
+import keras_parallax as kp
 from keras_parallax.commands import cli
 
 
@@ -19,3 +25,25 @@ def test_an_unknown_command_is_refused_by_name(name):
     outcome = CliRunner().invoke(cli.main, [name])
     assert outcome.exit_code == 2
     assert name in outcome.output
+
+
+WITHOUT_TENSORFLOW = """
+import sys
+import hidden_packages
+hidden_packages.hide('tensorflow')
+sys.argv = ['keras-parallax', '--version']
+import keras_parallax_command
+keras_parallax_command.main()
+"""
+
+
+def test_the_version_is_told_where_the_package_cannot_load():
+    paths = [os.path.dirname(hidden_packages.__file__)] + sys.path
+    said = subprocess.run(
+        [sys.executable, '-c', WITHOUT_TENSORFLOW],
+        env=dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, paths))),
+        stdout=subprocess.PIPE,
+        universal_newlines=True,
+        check=True,
+    )
+    assert kp.__version__ in said.stdout.split()[-1]
