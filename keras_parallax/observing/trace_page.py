@@ -8,8 +8,12 @@ from keras_parallax.observing import critical_path
 from keras_parallax.observing.phases import PHASES
 from keras_parallax.observing.trace import Trace
 
-#: Of a picture, in pixels.
-WIDTH, LEFT, ROW, GAP = 1120, 170, 15, 10
+#: Of a picture: its width, in units that the page stretches over the room there is, and the height
+#: of a row, in pixels.
+WIDTH, ROW = 1000, 16
+
+#: So many marks of the axis.
+_MARKS = 5
 
 #: More steps than these are left out of the page.
 _MOST_STEPS = 20
@@ -122,34 +126,30 @@ def content_of(trace: Trace) -> Dict[str, Any]:
         'steps': [_picture(trace, path) for path in paths[:_MOST_STEPS]],
         'left_out': max(0, len(paths) - _MOST_STEPS),
         'width': WIDTH,
-        'left': LEFT,
         'row_height': ROW,
     }
 
 
 def _picture(trace: Trace, path: critical_path.StepPath) -> Dict[str, Any]:
-    rows, scale = rows_of(trace, path), (WIDTH - LEFT) / (path.end - path.begin)
-    drawn, top, rank = [], 0, None
-    for row in rows:
-        top += GAP if rank is not None and row.rank != rank else 0
-        rank = row.rank
+    length = path.end - path.begin
+    ranks: Dict[int, List[Dict[str, Any]]] = {}
+    for row in rows_of(trace, path):
         bars = [
             {
-                'x': LEFT + bar.begin * scale,
-                'width': max(1.0, (bar.end - bar.begin) * scale),
+                'x': bar.begin * WIDTH / length,
+                'width': max(1.0, (bar.end - bar.begin) * WIDTH / length),
                 'colour': COLOURS[bar.phase],
                 'title': '%s: %.2f ms from %.2f ms'
                 % (bar.phase, (bar.end - bar.begin) / 1e3, bar.begin / 1e3),
             }
             for bar in row.bars
         ]
-        drawn.append({'name': 'rank %d, %s' % (row.rank, row.name), 'top': top, 'bars': bars})
-        top += ROW
+        ranks.setdefault(row.rank, []).append({'name': row.name, 'bars': bars})
     return {
         'step': path.step,
-        'milliseconds': (path.end - path.begin) / 1e3,
-        'rows': drawn,
-        'height': top,
+        'milliseconds': length / 1e3,
+        'ranks': ranks,
+        'marks': [length / 1e3 * mark / (_MARKS - 1) for mark in range(_MARKS)],
         'waits': [
             'rank %d waited %.1f ms for %s'
             % (wait.rank, wait.length / 1e3, critical_path.wait_in_words(wait))

@@ -3,12 +3,24 @@
 import math
 from typing import Callable, List, Mapping, NamedTuple, Sequence, Tuple
 
-#: Of the curves: size of the picture, and its margins.
-WIDTH, HEIGHT = 760, 340
-LEFT, RIGHT, TOP, BOTTOM = 70, 120, 14, 46
-
 #: Lines of text closer than this overlap.
 _LINE = 16
+
+
+class Frame(NamedTuple):
+    """A picture of curves: its size, and the places of the axes' ends."""
+
+    width: int
+    height: int
+    left: int
+    right: int
+    top: int
+    bottom: int
+
+
+#: A picture as wide as the page, and one for a telephone, whose letters are as large.
+WIDE = Frame(1120, 400, left=76, right=1020, top=30, bottom=350)
+NARROW = Frame(340, 300, left=56, right=262, top=30, bottom=250)
 
 
 class Tick(NamedTuple):
@@ -34,12 +46,15 @@ class LineChart(NamedTuple):
     up: List[Tick]
 
 
-def line_chart(curves: Mapping[str, Sequence[Tuple[float, float]]]) -> LineChart:
+def line_chart(
+    curves: Mapping[str, Sequence[Tuple[float, float]]], frame: Frame = WIDE
+) -> LineChart:
     """Lays curves out over two logarithmic axes.
 
     Args:
         curves: a dict from names to lists of pairs of positive numbers; each list has the same
             first numbers, in order.
+        frame: the picture.
 
     Returns:
         A `LineChart`.
@@ -47,8 +62,8 @@ def line_chart(curves: Mapping[str, Sequence[Tuple[float, float]]]) -> LineChart
     columns = [x for x, _ in next(iter(curves.values()))]
     values = [y for points in curves.values() for _, y in points]
     ticks = log_ticks(min(values), max(values))
-    across = _scale(columns[0], columns[-1], LEFT, WIDTH - RIGHT)
-    up = _scale(ticks[0], ticks[-1], HEIGHT - BOTTOM, TOP)
+    across = _scale(columns[0], columns[-1], frame.left, frame.right)
+    up = _scale(ticks[0], ticks[-1], frame.bottom, frame.top)
     lines = {name: [(across(x), up(y)) for x, y in points] for name, points in curves.items()}
     labels = apart([points[-1][1] for points in lines.values()])
     return LineChart(

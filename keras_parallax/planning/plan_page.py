@@ -33,6 +33,9 @@ _MOST_SERVERS = 48
 
 _HEIGHT_OF_FRAME = 720
 
+#: A bar of the whole width, in the units of the template's pictures of bars.
+_BAR = 1000.0
+
 _PARTS = (
     ('tables', 'shards of tables'),
     ('slots', "the optimizer's slots of them"),
@@ -175,7 +178,7 @@ def _servers(
                 'bytes': sum(bars[server]),
                 'traffic': loads and loads[server].traffic_share,
             }
-            for server, segments in zip(shown, charts.stacked([bars[each] for each in shown], 460))
+            for server, segments in zip(shown, charts.stacked([bars[each] for each in shown], _BAR))
         ],
         'dedicated': cluster.dedicated_servers,
         'hosts': cluster.hosts,
@@ -194,30 +197,23 @@ def _curves(
     curves = {} if unknown else scaling.curves(plan, bandwidth)
     times = [point.step for points in curves.values() for point in points if point.step]
     if not times:
-        return {'chart': None, 'unknown': unknown}
+        return {'charts': (), 'unknown': unknown}
     # A logarithm needs more than nothing.
-    chart = charts.line_chart(
-        {
-            name: [(point.hosts, max(point.step, min(times))) for point in points]
-            for name, points in curves.items()
-        }
-    )
+    drawn = {
+        name: [(point.hosts, max(point.step, min(times))) for point in points]
+        for name, points in curves.items()
+    }
     hosts = [point.hosts for point in next(iter(curves.values()))]
     return {
-        'chart': chart,
+        'charts': [
+            (kind, frame, charts.line_chart(drawn, frame))
+            for kind, frame in (('roomy', charts.WIDE), ('tight', charts.NARROW))
+        ],
         'unknown': (),
         'words': _WORDS,
         'own': plan.cluster.hosts if prediction is not None and plan.cluster else None,
         'names': list(curves),
         'rows': [(count, [curves[name][n] for name in curves]) for n, count in enumerate(hosts)],
-        'frame': {
-            'width': charts.WIDTH,
-            'height': charts.HEIGHT,
-            'left': charts.LEFT,
-            'right': charts.WIDTH - charts.RIGHT,
-            'top': charts.TOP,
-            'bottom': charts.HEIGHT - charts.BOTTOM,
-        },
     }
 
 
@@ -229,10 +225,11 @@ def _memory(
     longest = max([group.memory.total for group in groups] + [limit or 0]) or 1.0
     bars = [list(group.memory[1:]) for group in groups]
     # An invisible bar of the whole width sets the scale.
-    laid = charts.stacked(bars + [[0.0] * len(_PARTS) + [longest]], 460)
+    laid = charts.stacked(bars + [[0.0] * len(_PARTS) + [longest]], _BAR)
     return {
         'parts': _PARTS,
-        'limit': limit and 460.0 * limit / longest,
+        'limit': limit,
+        'limit_at': limit and _BAR * limit / longest,
         'bars': [
             {'words': group.words(cluster.hosts), 'segments': segments, 'memory': group.memory}
             for group, segments in zip(groups, laid)

@@ -3,6 +3,9 @@
 import re
 from html.parser import HTMLParser
 
+import browser
+import pytest
+
 from keras_parallax.observing import critical_path, trace_page
 from keras_parallax.observing.trace import Span, Trace
 
@@ -44,8 +47,17 @@ def test_the_page_shows_words_and_steps_and_needs_no_network():
     parser.handle_starttag = lambda tag, attributes: elements.append((tag, dict(attributes)))
     parser.feed(text)
     tags = [tag for tag, _ in elements]
-    assert tags.count('svg') == 1 and tags.count('rect') == 6
+    # A picture of each rank.
+    assert tags.count('svg') == 2 and tags.count('rect') == 6
     assert 'script' not in tags and '&lt;script&gt;' in text
     assert not re.search('https?://|src=', text)
     for sentence in critical_path.in_words(TRACE, critical_path.paths_of(TRACE))[:1]:
         assert sentence in text
+
+
+@browser.NEEDED
+@pytest.mark.parametrize('width', browser.WIDTHS)
+def test_a_browser_lays_it_out_without_spilling_and_loads_nothing(tmp_path, width):
+    long = TRACE._replace(spans=[span._replace(table=40 * 'long') for span in TRACE.spans])
+    text = trace_page.to_html(long)
+    assert browser.laid_out(text, width, tmp_path) == dict(browser.READABLE, colours=0)

@@ -12,20 +12,23 @@ VALUES = st.floats(1e-7, 1e7)
 def test_a_curve_rises_where_its_values_do_and_ends_at_the_edge():
     (line,) = charts.line_chart({'one': [(2, 0.1), (4, 1.0), (8, 10.0)]}).lines
     across, up = zip(*line.points)
-    assert across[0] == charts.LEFT and across[-1] == charts.WIDTH - charts.RIGHT
+    assert across[0] == charts.WIDE.left and across[-1] == charts.WIDE.right
     # Powers of two are as far from each other, and so are powers of ten.
     assert across[1] - across[0] == pytest.approx(across[2] - across[1])
     assert up[0] - up[1] == pytest.approx(up[1] - up[2]) and up[0] > up[2]
 
 
-@given(st.dictionaries(st.text(max_size=3), st.lists(VALUES, min_size=3, max_size=3), min_size=1))
-def test_every_point_lies_within_the_axes(values):
-    chart = charts.line_chart({name: list(zip((2, 4, 8), ys)) for name, ys in values.items()})
-    for line in chart.lines:
-        assert all(charts.LEFT <= x <= charts.WIDTH - charts.RIGHT for x, _ in line.points)
-        assert all(
-            charts.TOP - 0.1 <= y <= charts.HEIGHT - charts.BOTTOM + 0.1 for _, y in line.points
-        )
+@pytest.mark.parametrize('frame', [charts.WIDE, charts.NARROW])
+@given(
+    values=st.dictionaries(
+        st.text(max_size=3), st.lists(VALUES, min_size=3, max_size=3), min_size=1
+    )
+)
+def test_every_point_lies_within_the_axes(frame, values):
+    curves = {name: list(zip((2, 4, 8), ys)) for name, ys in values.items()}
+    for line in charts.line_chart(curves, frame).lines:
+        assert all(frame.left <= x <= frame.right for x, _ in line.points)
+        assert all(frame.top - 0.1 <= y <= frame.bottom + 0.1 for _, y in line.points)
 
 
 @given(VALUES, VALUES)
