@@ -109,10 +109,12 @@ def _variant(variant, path):
     if floors:
         sent.plot(*zip(*floors), color='k', linestyle=':', linewidth=1.6, label='floor', zorder=5)
     unit = next(iter(variant.at(hosts[0]).values()))['unit']
-    speed.set_title('%s/s, all hosts together' % unit, fontsize=10)
-    sent.set_title('MB that a host sends in a step', fontsize=10)
+    speed.set_title('Throughput of all hosts together', fontsize=10)
+    speed.set_ylabel('%s a second' % unit)
+    sent.set_title('What a host sends in a step', fontsize=10)
+    sent.set_ylabel('MB (logarithmic)')
     for axes, counts in (speed, hosts), (sent, [n for n in hosts if n > 1]):
-        axes.set_xlabel('hosts')
+        axes.set_xlabel('number of hosts')
         axes.set_xscale('log', base=2)
         axes.set_xticks(counts)
         axes.set_xticklabels(counts)
@@ -126,9 +128,9 @@ def _variant(variant, path):
     speed.set_ylim(bottom=0)
     handles, labels = speed.get_legend_handles_labels()
     handles += sent.get_legend_handles_labels()[0][-1:] if floors else []
-    labels += ['floor'] if floors else []
+    labels += ['floor: the least there is to send'] if floors else []
     figure.legend(handles[::-1], labels[::-1], loc='center right', fontsize=9, frameon=False)
-    _save(figure, variant.title, path, right=0.78)
+    _save(figure, variant.title, path, right=0.76)
 
 
 def _link_speed(lines, path):
@@ -146,18 +148,25 @@ def _link_speed(lines, path):
             if any(place == other and abs(value - near) < highest / 16 for other, near in labels):
                 continue
             labels.append((place, value))
+            # Where another line passes just above, the number stands below its own.
+            beneath = any(
+                speeds.index(speed) == place and 0 < other - value < highest / 9
+                for others in lines.values()
+                for speed, other in others
+            )
             axes.annotate(
-                '%.1f' % value, (place, value), (0, 7), textcoords='offset points',
-                ha='center', fontsize=8, color=color,
+                '%.1f' % value, (place, value), (0, -15 if beneath else 7),
+                textcoords='offset points', ha='center', fontsize=8, color=color,
             )  # fmt: skip
     axes.axhline(1, color='k', linewidth=1, linestyle=':')
     axes.set_xticks(range(len(speeds)))
     axes.set_xticklabels(['%g' % speed if speed else 'not limited' for speed in speeds])
-    axes.set_xlabel('link speed of a host, Mbit/s')
+    axes.set_xlabel('link speed of a host, Mbit/s (not to scale)')
+    axes.set_ylabel("speed / Horovod's fastest")
     axes.set_ylim(0, 1.1 * highest)
     axes.grid(alpha=0.3)
     axes.legend(fontsize=9)
-    _save(figure, 'Our fastest over the best of Horovod, 8 hosts (dotted: as fast)', path)
+    _save(figure, 'keras-parallax against Horovod on 8 hosts (dotted line: as fast)', path)
 
 
 def _place(speed):
@@ -178,11 +187,11 @@ def _alpha(points, path):
     axes.minorticks_off()
     axes.invert_xaxis()
     axes.set_ylim(bottom=0)
-    axes.set_xlabel('α: share of the rows that a batch touches')
-    axes.set_ylabel('speed-up, 8 hosts')
+    axes.set_xlabel('α: share of the rows of a table that a batch touches (logarithmic)')
+    axes.set_ylabel('speed / peer on 8 hosts')
     axes.grid(alpha=0.3)
     axes.legend()
-    _save(figure, 'Speed-up over α', path)
+    _save(figure, 'Speed-up by the density of tables, α', path)
 
 
 def draw_convergence(works, path):
@@ -198,6 +207,7 @@ def draw_convergence(works, path):
             place.set_yscale('log')
         place.set_title('%s: %s' % (compare.TITLES[name], word), fontsize=10)
         place.set_xlabel('seconds of training')
+        place.set_ylabel(word)
         place.set_xlim(left=0)
         place.grid(alpha=0.3, which='both')
     axes[0][0].legend(fontsize=9)
@@ -229,7 +239,7 @@ def draw_shards(points, path):
     axes.set_ylabel('seconds of a step')
     axes.grid(alpha=0.3)
     axes.legend()
-    _save(figure, 'Time of a step over the number of shards', path)
+    _save(figure, 'Time of a step by the number of shards of a table', path)
 
 
 def _save(figure, title, path, right=1.0):
