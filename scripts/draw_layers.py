@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 
 PACKAGE = 'keras_parallax'
 PICTURE = os.path.join('docs', 'images', 'layers.svg')
-NAMES, CELL = 132, 26
+NAMES, CELL = 148, 26
 _STYLE = """
 text { font: 13px sans-serif; fill: #222 }
 .own { fill: #4051b5 }

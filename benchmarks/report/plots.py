@@ -150,7 +150,7 @@ def _link_speed(lines, path):
             labels.append((place, value))
             # Where another line passes just above, the number stands below its own.
             beneath = any(
-                speeds.index(speed) == place and 0 < other - value < highest / 9
+                speeds.index(speed) == place and 0 < other - value < highest / 12
                 for others in lines.values()
                 for speed, other in others
             )

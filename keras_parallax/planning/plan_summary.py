@@ -25,6 +25,9 @@ _LONGEST_NAME = 40
 #: Where a place and a reason are broken into lines: so many columns at most, and at least.
 _LONGEST_PLACE, _SHORTEST = 42, 18
 
+#: tabulate makes a column so much wider than its header.
+_BESIDE_HEADERS = 2
+
 #: Of more servers than these, only the extremes are shown; `Plan.as_data` has them all.
 _MOST_SERVERS = 16
 
@@ -102,14 +105,14 @@ def _variables(plan: PlanInterface) -> str:
         for variable in plan.variables
     ]
     widths = [
-        max([len(header)] + [len(row[column]) for row in rows])
+        max([len(header) + _BESIDE_HEADERS] + [len(row[column]) for row in rows])
         for column, header in enumerate(headers[:4])
     ]
     # Columns are two blanks apart.
     left = COLUMNS - sum(widths) - 2 * len(widths)
     longest = max([len(variable.place) for variable in plan.variables] + [0])
     place = min(longest, _LONGEST_PLACE, max(_SHORTEST, left - 2 - _SHORTEST)) or 1
-    reason = max(_SHORTEST, left - 2 - max(place, len('place')))
+    reason = max(_SHORTEST, left - 2 - max(place, len('place') + _BESIDE_HEADERS))
     for row, variable in zip(rows, plan.variables):
         row += [textwrap.fill(variable.place, place), textwrap.fill(variable.reason, reason)]
     return tabulate(rows, headers, tablefmt='simple', disable_numparse=True)

@@ -193,6 +193,17 @@ def test_a_plan_fits_120_columns_whatever_its_names():
     assert shortened(name, 40) + '  ' in text
 
 
+@pytest.mark.parametrize('power', range(7))
+def test_a_long_reason_breaks_in_its_column_and_not_the_table(power):
+    use = VariableUse('softmax/embeddings', (10**power, 64), 'float32', lookups=1)
+    plan = planned(uses=[use], density={})
+    (variable,) = plan.variables
+    plan = plan._replace(variables=[variable._replace(reason='a layer computes its ids ' * 6)])
+    lines = format_summary(plan).splitlines()
+    (rule,) = [line for line in lines if line.startswith('---')][:1]
+    assert len(rule.split()) == 6 and len(rule) <= 120
+
+
 def test_the_verdict_comes_second():
     lines = format_summary(planned()._replace(model='lm')).splitlines()
     assert lines[1] == planned()._replace(model='lm').verdict() and lines[1].startswith('lm: ')
