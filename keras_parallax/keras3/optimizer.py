@@ -120,7 +120,8 @@ class _Wrapper(Mixin):
 
     def _new_step(self) -> Optional[TableStep]:
         tables = [variable.table for variable in self._parallax_tables]
-        if not tables:
+        rows = rows_of(self)
+        if not tables or rows is None:
             return None
         settings = self._parallax_settings
         options: Dict[str, Any] = dict(
@@ -136,8 +137,8 @@ class _Wrapper(Mixin):
             if not _is_table(variable)
             for name in _names_of(variable)
         }
-        numbers = looked_up_with(self._parallax_tables, self._parallax_settings.sparse_update)
-        return self._parallax_scope.new_step(tables, rows_of(self), options, numbers, dense)
+        numbers = looked_up_with(self._parallax_tables, settings.sparse_update)
+        return self._parallax_scope.new_step(tables, rows, options, numbers, dense)
 
     def apply(self, grads: Sequence[Any], trainable_variables: Optional[Any] = None) -> None:
         """Updates variables by gradients, as in Keras, and tables by those of their rows."""
