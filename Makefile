@@ -157,9 +157,10 @@ fuzz: install ## Compare random models with plain Keras (SEEDS=1-20 STACK=tf2.21
 # mypy is there where the tools have Python 3.10 or newer.
 TYPES = $(if $(wildcard .venv-tools/bin/mypy),.venv-tools/bin/mypy,@echo 'types: not checked, for mypy needs Python 3.10')
 
-lint: .venv-tools/stamp ## Check style, types, folders and their picture, what pages cite, manifests, workflows, the citation, the Dockerfile
+lint: .venv-tools/stamp ## Check style, types, licenses, folders and their picture, what pages cite, manifests, workflows, the citation, the Dockerfile
 	.venv-tools/bin/ruff check .
 	.venv-tools/bin/ruff format --check .
+	.venv-tools/bin/python scripts/check_headers.py
 	.venv-tools/bin/python scripts/check_references.py
 	.venv-tools/bin/python scripts/check_private_names.py
 	.venv-tools/bin/python scripts/check_running.py
@@ -169,6 +170,7 @@ lint: .venv-tools/stamp ## Check style, types, folders and their picture, what p
 	PYTHONPATH=. .venv-tools/bin/python scripts/draw_layers.py --check
 
 format: .venv-tools/stamp ## Format the code and mend what lint can mend by itself
+	.venv-tools/bin/python scripts/check_headers.py --write
 	.venv-tools/bin/ruff check --fix .
 	.venv-tools/bin/ruff format .
 

@@ -4,7 +4,7 @@
     COMMAND = keras-parallax run -np 2 examples/keras3/language_model.py
     $COMMAND | python scripts/draw_screen.py --until Saved "$COMMAND" >docs/images/run.svg
 
-The picture has a dark ground of its own, so it can be read on light and on dark pages. Each line has
+The picture has a dark ground of its own, so it can be read on light and on dark pages. A line has
 the length that it has in a terminal, whichever font a reader's machine takes.
 """
 
