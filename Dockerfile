@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 # TensorFlow 2.21, Horovod on Gloo and keras-parallax; see docs/running/docker.md.
 FROM python:3.11-slim-bookworm AS build
 WORKDIR /opt/keras-parallax

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Whether `architecture='auto'` is as fast as the best of those it chooses from.
 
 `'hybrid'`, `'ps'`, `'allreduce'` and `'auto'` train the same at the same time, each on emulated

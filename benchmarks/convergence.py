@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """How good a model is after how long, by system: what `make bench` runs for convergence.md.
 
 python benchmarks/convergence.py --out FOLDER

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """One worker of a job that trains for `convergence.py`, which judges the weights that it leaves.
 
 Started by `horovodrun` with the JSON of what `convergence.py` makes and the path that the names of

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Run by `ps_strategy.py`: the coordinator of TensorFlow 2's `ParameterServerStrategy`.
 
 Usage: coordinator.py CLUSTER WORK OPTIONS FOLDER THREADS. For each line that it reads it has the

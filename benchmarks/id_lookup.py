@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Which of TensorFlow's ways finds the rows of raw ids fastest, and gives rows to new ones.
 
     python benchmarks/id_lookup.py

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """A step with Keras 3 over a step with Keras 2: a click model of one large table, on this machine.
 
 The model is like DeepFM: 26 fields of 20,000 ids in one table of 16 columns and in one of 1 column,

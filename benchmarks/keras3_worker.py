@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """One process that trains the model of `keras3.py`. Rank 0 prints a line of JSON.
 
 Usage: keras3_worker.py SYSTEM STEPS

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Messages and processor time of a step with many small tables: Wide & Deep, 52 of them.
 
     horovodrun -np 2 -H localhost:2 python benchmarks/messages.py --system hybrid

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """One process on a large table: ours against raw TensorFlow's sparse apply and plain Keras.
 
 Every system trains the same model (a table of 793,471 rows of 512, the vocabulary of the 1 Billion

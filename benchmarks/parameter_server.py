@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Run by `tf_ps.py` and `ps_strategy.py`: a server of TensorFlow's, until it is killed.
 
 Usage: parameter_server.py CLUSTER JOB TASK THREADS. The job is `ps`, for variables, or `worker`.

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What rows of 16 bits cost in loss: the same training, with rows in 32 bits and in 16.
 
     horovodrun -np 2 -H localhost:2 python benchmarks/row_dtype.py

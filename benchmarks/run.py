@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Takes measurements and writes the report: what `make bench` starts.
 
 python benchmarks/run.py                                  # everything: hours

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """How large saves are and how long they take: in one file, in parts, and of what has changed.
 
 A table of a million rows of 32 numbers, with Adagrad's slot, of which one per cent is touched

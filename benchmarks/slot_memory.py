@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The memory that a table takes with its slots: `RowwiseAdagrad` over `Adagrad`.
 
 Each process trains a small table first, so that TensorFlow has made whatever it makes once, and

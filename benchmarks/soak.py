@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """A training run whose ranks are killed again and again, and the same run with no failure.
 
 `keras-parallax run` restarts the job after each kill, and the job goes on from its last checkpoint.

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Run by `soak.py`: trains a small model that saves after each epoch, from where it last was.
 
 The model is one of the package `keras`, which may be Keras 3.

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What our Python adds to start-up and compile, on a model with 30 tables.
 
 Times the import, the strategy, building and compiling the model, and everything up to the end of

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What `kp.callbacks.StepMetrics` costs, as a share of a step, in one job.
 
     horovodrun -np 2 -H localhost:2 python benchmarks/step_metrics.py

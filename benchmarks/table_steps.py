@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What a step takes with a `DynamicEmbedding` and with an `EmbeddingBag`, over `Embedding`.
 
 Both models of a pair are in one job, on one host or several, which are emulated. They take steps of

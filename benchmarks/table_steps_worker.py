@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """One worker of a job that trains both models of a case in turn, for `table_steps.py`.
 
 Started by `horovodrun` with the JSON of what `table_steps.py` makes and the path that the names of

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Draws a training step as rank 0 saw it, from TensorFlow's own trace.
 
     horovodrun -np 2 -H localhost:2 python benchmarks/timeline.py docs/images/timeline.png

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """How late a thread goes on that waits on an emulated host, beside others that compute.
 
 The kernel holds a host to its share by stopping all that runs on it. A machine that is slow by

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """One worker of a job: trains at one link speed after another, counts, and leaves what it saw.
 
 Started by `horovodrun` (or as it is, for one process) with the JSON of what `measure.measure` makes

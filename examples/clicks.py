@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Lines of Criteo's click logs for `criteo.py`: read from files, or made here.
 
 A line is a label, 13 numbers and 26 categories of 8 hexadecimal digits, with tabs

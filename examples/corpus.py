@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Real text as word ids, for the language-model examples.
 
 Three sources of text, one result (:class:`Corpus`):

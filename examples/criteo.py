@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Whether an advertisement is clicked, by DeepFM or DLRM, trained by several workers.
 
 Run two workers on this machine:

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Pictures of digits, for the examples: those of MNIST, or drawn here.
 
 The arrays are those of Keras's ``mnist.npz``: ``x_train`` and ``x_test`` with

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Films that people like, for `two_tower.py`: read from MovieLens's files, or made here.
 
 MovieLens comes as ``ratings.csv`` and ``movies.csv``, or earlier as ``ratings.dat`` and

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """TensorFlow by the names of TensorFlow 1, and Keras 2, whichever TensorFlow is installed.
 
 With one TensorFlow alone a script imports both as ever; with TensorFlow 2 these lines lead it:

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """A small convolutional network that reads digits, trained by several workers.
 
 Run two workers on this machine:

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Translation by an encoder, a decoder and attention, trained by several workers.
 
 Run two workers on this machine:

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """ResNet-50 or Inception-v3, which tells what images show, trained by several workers.
 
 Run two workers on this machine:

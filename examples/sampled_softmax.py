@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What the language models of the examples share: a softmax over a large vocabulary."""
 
 import numpy as np

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Sentences as arrays of word ids, and pairs of them in two languages.
 
 Pairs come from text files of two languages, in which a line translates the same

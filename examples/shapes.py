@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Pictures of shapes, for the examples: drawn here, each of one of ten kinds.
 
 A shape is turned, large or small, lies anywhere on some gray, and is seen under noise.

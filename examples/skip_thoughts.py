@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Skip-thoughts: what a sentence says, learnt from its neighbours, by several workers.
 
 Run two workers on this machine:

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Sparsity-aware data-parallel training for Keras: a few lines of a script, for `horovodrun`."""
 
 import os as _os

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Names for objects of TensorFlow, Keras and NumPy in type hints.
 
 TensorFlow and Keras have no types that hold for all the versions that the package runs on, so a

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What the package tells while a job runs: a logger of Python's, and fewer notes of TensorFlow's.
 
 `KERAS_PARALLAX_LOG_LEVEL` is a level of `logging`: `DEBUG`, `INFO` (the default), `WARNING`, ...

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """`ParallaxStrategy`: the scope in which a model is built and compiled."""
 
 import contextlib

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Checks that type checkers find a misspelled keyword of every public class and function.
 
 Runs in .venv-tools, without TensorFlow. mypy needs Python 3.10; pyright needs Node.js.

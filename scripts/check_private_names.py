@@ -1,4 +1,6 @@
 #!/usr/bin/env python3
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Checks that private names of TensorFlow, Keras and Horovod are used in `compat/` alone.
 
 `make lint` runs it. It reads sources without importing them, so that it does not know whose an

@@ -1,4 +1,6 @@
 #!/usr/bin/env python3
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Checks that what comments, docstrings and pages refer to exists; `make lint` runs it.
 
 It knows these kinds of references, and reads sources without importing them:

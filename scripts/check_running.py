@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Checks manifests, workflows, the citation and the Dockerfile. Runs in .venv-tools, no network.
 
 Manifests are compared with the schemas that the package `kubernetes-validate` brings along, and a

@@ -1,4 +1,6 @@
 #!/usr/bin/env bash
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 # Chooses a stack of requirements/stacks.txt: the one that STACK names, or the first whose Python is
 # there; with MPI=1, one whose Horovod has MPI. Prints five lines: the stack's name, the folder of
 # its environment, its Python, Debian's packages that this Python lacks, and why it was chosen.

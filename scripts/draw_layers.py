@@ -1,4 +1,6 @@
 #!/usr/bin/env python3
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Draws which folder of the package imports which; `make layers` runs it, and `make lint` checks.
 
 The order is that of the contract in `.importlinter`. Imports are read as import-linter reads them,

@@ -1,4 +1,6 @@
 #!/usr/bin/env python3
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Draws what a command prints as a picture of a terminal, for the README.
 
     COMMAND = keras-parallax run -np 2 examples/keras3/language_model.py

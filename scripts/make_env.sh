@@ -1,4 +1,6 @@
 #!/usr/bin/env bash
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 # Builds the environment of a stack: Python, TensorFlow, Keras, Horovod on Gloo, and this project.
 #
 #   scripts/make_env.sh              returns at once when the environment is already up to date

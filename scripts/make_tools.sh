@@ -1,4 +1,6 @@
 #!/usr/bin/env bash
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 # Builds .venv-tools: lint and documentation, which want a newer Python than the project itself.
 set -euo pipefail
 cd "$(dirname "$0")/.."

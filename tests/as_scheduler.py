@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Starts workers on this host as Slurm's `srun` or an indexed Job of Kubernetes does, and waits.
 
 Usage: as_scheduler.py slurm|kubernetes RANKS COMMAND...

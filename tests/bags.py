@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Bags of ids in every form, and what `tf.nn.embedding_lookup_sparse` makes of them."""
 
 import itertools

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Models, optimizers and batches on which ours is compared with plain Keras.
 
 A case is built by the plain reference in one process and by every worker of a parallel job alike:

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What `kp.layers.DynamicEmbedding` must equal: plain Keras on the same ids, numbered by a dict."""
 
 import numpy as np

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Runs of a `DynamicEmbedding` whose workers do not wait for each other, on a linear loss."""
 
 import dynamic

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Runs the scripts of `examples/` on two workers, and what they build in plain Keras."""
 
 import importlib

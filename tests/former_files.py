@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Files that the version before the package had folders (9b33afa) has written, and their model."""
 
 import os

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """TensorFlow 1's names, and the Keras packages that there are, whatever TensorFlow is installed.
 
 What tests build is a graph. TensorFlow 2 still has graphs and sessions, in `tensorflow.compat.v1`.

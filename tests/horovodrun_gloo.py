@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """`horovodrun`, but that Horovod has Gloo is not looked up, for which it loads TensorFlow.
 
 That takes 0.7 s of processor with Horovod 0.19.5 and more with newer ones, at each start. What the

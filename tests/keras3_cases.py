@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Models, optimizers and ways to train with Keras 3, which `parallel/keras3_worker.py` compares."""
 
 import functools

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """A plugin of pytest: each test of Keras 3 runs in the scope of one strategy."""
 
 import pytest

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Starts parallel jobs for the tests: with `horovodrun`, with `mpirun`, as a scheduler does."""
 
 import contextlib

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Life cycles of a model: compiled again, frozen, shared or saved after it was trained.
 
 A life cycle is one function of a `Life`. Plain Keras and our workers run the same function; what it

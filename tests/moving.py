@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Has the training step of a model follow one architecture after the other, as a case says."""
 
 from keras_parallax.engine.step.train_step import step_of

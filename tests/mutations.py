@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Breaks a copy of the package in twenty-four places, one at a time, and shows which test notices.
 
 Usage, from the project's folder: `.venv/bin/python tests/mutations.py [NUMBER...]`. All together

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Runs a notebook as Jupyter does, without Jupyter: the tests need none of its packages.
 
 Usage: notebook.py FILE. It runs the cells of code in order and prints, as JSON, what each shows: a

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Checkpoints of each generation of Keras, which the other resumes, in `fixtures/other_keras`.
 
 Run as a script, it writes those of the stack that is installed: `python other_keras_files.py`.

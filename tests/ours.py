@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Our training of a case in one process, and how it is held against plain Keras's."""
 
 import cases

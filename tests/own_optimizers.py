@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Optimizers as users write them: functions from a Keras package to an optimizer.
 
 Where a formula asks for gradients itself it also has them wait for each other, which `reference`

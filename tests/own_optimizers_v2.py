@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Optimizers as users write them for Keras 2.4 and later: functions as in `own_optimizers`."""
 
 from frameworks import tf

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Asks TensorFlow's placer where it would put a step if there were graphics cards.
 
 A session asks the workers of its cluster which devices they have, places the graph on those, and

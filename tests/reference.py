@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Plain Keras in one process: what N workers must equal.
 
 Keras 2.2.4 races with itself: it may update a variable before the backward pass or another update

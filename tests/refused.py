@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What a stack cannot be asked for: names of `cases`, and why; it is skipped by name there."""
 
 from frameworks import TF1_15, TF2

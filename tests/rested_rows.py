@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Optimizers that tell a row without a gradient from a row whose gradient is zero, or might.
 
 Each is a function from a Keras package to an optimizer. Plain Keras gives them `IndexedSlices` for

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What the tests of resuming train, save and go on with: the names that their processes share."""
 
 import itertools

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """`keras-parallax run` without the package around it, which would load TensorFlow each time."""
 
 import sys

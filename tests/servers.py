@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Starts dedicated servers for the tests: real `keras-parallax server` processes."""
 
 import contextlib

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Tables in shards, in one process: for tests of modules that need a table and no cluster."""
 
 import functools

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Read by every Python that tests start, before all else: TensorFlow and Keras are loaded faster.
 
 A job of two workers loads them twice, and most tests' jobs do little besides.

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Has TensorFlow make and start graphs faster: tests make thousands of small ones, once each.
 
 No operation computes anything else; only what looks for a faster graph is left out, unless

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """A network that `examples/resnet50.py` trains in tests: small, and without normalization.
 
 Normalization would have two workers differ from one process with the joined batches, as each

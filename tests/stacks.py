@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Which tests a stack runs: on TensorFlow 1.11 all, on the others those seen to pass."""
 
 from frameworks import TF1_6, TF1_15, TF2

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Metrics as their definitions say, of all samples at once; compared with scikit-learn's."""
 
 import numpy as np

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Scripts as users write them, run in plain Keras and by the workers of a job alike.
 
 Each is a function of a `Run` that returns a list of arrays: what plain Keras computes, a job must

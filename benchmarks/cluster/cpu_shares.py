@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """How much processor each emulated host has: a control group of the kernel for every host.
 
 A group has the name of its host's network namespace and exists only while that does, so that

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """N hosts on one machine: network namespaces on a bridge, with an sshd in each. Needs root.
 
 Each host is a network namespace with one interface, `eth0`, a host name of its own, which each of

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The speed of an emulated host's link, set with `tc` at both of its ends."""
 
 from cluster import namespaces

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Network namespaces by the name of their owner, and the removal of those whose owner is gone.
 
 An owner's name is locked for as long as its process lives, whatever ends it. So whoever gets the

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """ssh between the hosts of an emulated cluster, with keys of its own, apart from the user's."""
 
 import os

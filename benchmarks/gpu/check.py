@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Checks keras-parallax on a machine with a GPU in one go, within ten minutes.
 
     python3 benchmarks/gpu/check.py --wheels wheels --out results

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Compares training with plain Keras on the joined batch: weights and losses.
 
 Usage: equality.py ARCHITECTURE FOLDER WORK... With `plain`, plain Keras leaves in the folder what

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Trains and exports with what the other scripts leave out: see `features` in `parts.py`.
 
 Usage: features.py tf_keras|tensorflow

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The results of the GPU check: a file of JSON and a page of Markdown, written after every part."""
 
 import json

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Runs one part of the GPU check: a process or a job, with a time limit, and reads its checks."""
 
 import json

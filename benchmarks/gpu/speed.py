@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Measures the steps of one system in one turn, and the copies of a step.
 
 Usage: speed.py WORK SYSTEM TURN, with the names of `parts.py`.

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """README's script: plain Keras, and the lines by which a strategy trains it.
 
 Usage: three_lines.py tf_keras|tensorflow|jax

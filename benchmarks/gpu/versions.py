@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Reports what is installed; with `card`, what TensorFlow sees of the card and that it computes.
 
 Usage: versions.py [card]

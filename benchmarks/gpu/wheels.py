@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Downloads and builds all wheels that `check.py --wheels` installs, on a machine with a network.
 
     python3.11 benchmarks/gpu/wheels.py wheels

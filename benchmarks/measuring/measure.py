@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Takes measurements on an emulated cluster and makes a record of each, plain data."""
 
 import itertools

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The phases of a job, one for each link speed, and how it goes through them.
 
 Workers and the measuring process see the same folder: in it rank 0 says that all are ready for a

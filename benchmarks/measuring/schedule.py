@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """How many steps each link speed takes, from how long they are: pure functions."""
 
 #: Measuring at a link speed takes no longer, but for the fewest steps. Where one of Horovod takes

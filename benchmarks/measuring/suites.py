@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Which measurements are taken: pure functions from a choice to a list of cases."""
 
 import itertools

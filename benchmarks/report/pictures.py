@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The three pictures of the report's first page, and what they say: pure functions."""
 
 from systems.catalog import SYSTEMS

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Sections of the report for the benchmarks that are scripts of their own: pure functions."""
 
 import statistics

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Makes the one Markdown page of a stack that is not the first, and its plots, from records."""
 
 import glob

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What the project wants to reach, and what came out: rows of tables, from records alone."""
 
 import math

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The systems that are compared: each makes a step function of the same model.
 
 A step function takes a list of inputs and a target and returns this worker's loss before the

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Processes beside a worker's, for systems that are not in the worker's own process alone."""
 
 import atexit

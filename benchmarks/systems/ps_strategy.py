@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """TensorFlow 2's `ParameterServerStrategy`, in the form that its tutorial shows.
 
 A worker and a parameter server on every host, each a process with a `tf.distribute.Server`, and a

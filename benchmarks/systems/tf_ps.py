@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """TensorFlow's parameter-server training, in its documented form.
 
 A server and a worker on every host, `replica_device_setter` with a greedy strategy by bytes,

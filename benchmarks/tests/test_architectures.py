@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The comparison of `auto` with what it chooses from: what is measured, and what is made of it."""
 
 import architectures

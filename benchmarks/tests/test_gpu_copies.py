@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Copies between host and card, as TensorFlow notes them, with two CPUs for host and card."""
 
 from gpu import copies

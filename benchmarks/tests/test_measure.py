@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Records of what workers saw, and copies of jobs, without a cluster."""
 
 import subprocess

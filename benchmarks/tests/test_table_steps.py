@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Steps with tables for recommenders: what ids there are, and what is made of what workers saw."""
 
 import numpy as np

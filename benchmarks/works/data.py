@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Ids and samples for the benchmarks: Zipf words, the demo's corpus, Criteo's columns.
 
 Everything is made from a seed, so that every system trains on the same batches.

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """How good a model's weights are on samples that no worker trains on.
 
 In a graph of its own, in plain Keras: the same judge for every system.

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The benchmarks' models, in Keras, and their batches.
 
 A model takes the layer classes of its tables as arguments, because TensorFlow's parameter servers

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """TensorFlow and Keras of the stack that runs, by the names that one code has for both.
 
 Of TensorFlow 2 that is `tensorflow.compat.v1` and its Keras 2, in graph mode, which our library

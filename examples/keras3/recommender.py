@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Whether an advertisement is clicked, by DLRM, trained by several workers with Keras 3.
 
 Run two workers on this machine:

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Callbacks with the names and arguments of Horovod's and Keras's, for both Keras packages."""
 
 from typing import List

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Start values that every worker gets from one."""
 
 from keras_parallax.callbacks.epoch_reports import batches_per_epoch, check_equal_batches

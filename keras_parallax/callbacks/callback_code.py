@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What the code of a callback mentions: who may stop training, or change a rate or the model.
 
 Keras lets a callback do anything to the model, and does not ask it what. Its compiled code tells

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Logs metrics under the names that Keras gives them in its default mode, too.
 
 Where graphs are built, Keras of TensorFlow 2 logs `metrics=['accuracy', 'mse']` as `acc` and

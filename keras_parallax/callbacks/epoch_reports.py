@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What the workers tell each other around the epochs of `fit`, and what follows from it."""
 
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What Keras's callbacks write and print in `fit`: rank 0 does it for all workers that would.
 
 Workers that write to one path spoil each other's files: lines of a log overlap, and the events of a

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """How far `fit` has come: what is saved of it, and how another goes on from there.
 
 Keras begins each epoch with its first batch. To go on within an epoch, Keras takes the batches that

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What the workers of a job do together in a `fit`, before and after the user's callbacks act."""
 
 import warnings

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What callbacks for both Keras packages have in common."""
 
 from keras_parallax.compat import keras_api

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What every worker has for itself of a model: rates, dense weights, moving statistics, states."""
 
 from typing import Any, Dict, List, Sequence

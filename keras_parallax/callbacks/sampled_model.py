@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """A model as a callback of Keras's sees it, in which large tables are a few of their rows."""
 
 import random

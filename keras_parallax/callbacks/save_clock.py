@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """When it is time to save by the clock: all workers after the same batch, without asking each time.
 
 The clock is that of rank 0. The workers look at it together, which is a collective, and when they

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Sketches of weights: a few numbers by which workers compare large arrays."""
 
 from typing import Any, List, NamedTuple, Sequence

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """`TensorBoard`: Keras's own on rank 0, with samples of large tables."""
 
 import inspect

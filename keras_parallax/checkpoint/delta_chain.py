@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """A base and its deltas: when the next save is a delta, and what it makes of the manifest. Pure."""
 
 from typing import Any, Dict, Iterable, NamedTuple, Optional, Tuple

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What a checkpoint keeps of the call of `fit` in which it was saved, besides the model."""
 
 from typing import Any, Dict, NamedTuple

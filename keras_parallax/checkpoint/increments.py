@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What has changed since a checkpoint, so that the next save under its path writes that alone."""
 
 import contextlib

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What a checkpoint of a Keras 3 model keeps of its job, within the file of Keras."""
 
 import json

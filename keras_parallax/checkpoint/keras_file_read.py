@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Reads Keras's own files into models with sharded tables, in row blocks.
 
 Keras's code decides which dataset goes to which weight. Where a dataset is large, Keras gets a

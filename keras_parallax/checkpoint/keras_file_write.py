@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Keras's own files of models with sharded tables: written and read in row blocks.
 
 Keras's code lays the file out and fills it, all but the rows of large tables; these are put in

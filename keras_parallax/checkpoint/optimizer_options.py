@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The options of `ParallaxOptimizer` in a file, so that a loaded model trains on in the same way.
 
 They are an attribute of the file, which plain Keras does not look at.

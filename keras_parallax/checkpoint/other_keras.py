@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The state of an optimizer in a file that another generation of Keras has written.
 
 Keras 2.2.4 lists weights that its formula has no use for (the last step of SGD without momentum,

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Which files a callback's path can have named: `'model-{epoch:02d}.h5'` and the like. Pure."""
 
 import difflib

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Goes on from a checkpoint, or from a file of plain Keras, with any number of workers."""
 
 import contextlib

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Inputs that a model can predict from, made from their shapes; for comparing two models. Pure."""
 
 from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple

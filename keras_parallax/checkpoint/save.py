@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The whole state of a job: what is saved of it, and its form of one file.
 
 A checkpoint is Keras's own HDF5 file with one group more, which Keras does not look at. In the form

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The whole state of a job, saved to a folder: a part of each worker, of all rows or of some."""
 
 import functools

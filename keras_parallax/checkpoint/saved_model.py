@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """`export_saved_model`: a model for serving, which TensorFlow loads with nothing else installed."""
 
 import contextlib

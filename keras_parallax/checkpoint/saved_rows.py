@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The rows of a table as they lie in the parts of a checkpoint, read as one dataset. Pure."""
 
 import collections

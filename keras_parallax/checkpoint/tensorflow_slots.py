@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The slots of a `tf.train.Optimizer` in a checkpoint: Keras's file has no place for them.
 
 They go by name of slot and of variable into a group that Keras does not look at.

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Which weight of a model that was made again from a configuration belongs to which of the first.
 
 Their orders tell nothing: a frozen part, of which the configuration of a nested model does not say

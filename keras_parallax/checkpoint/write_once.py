@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Has the workers of a host that save the same thing to the same path write it once.
 
 Scripts without chief guards save on every worker. Workers do not wait for each other here, since

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Checkpoints of several parts: each worker writes what it owns, and rank 0 says what there is."""
 
 import os

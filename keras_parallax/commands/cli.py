@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The command `keras-parallax`: each subcommand is in a module of its own, imported when called."""
 
 import importlib

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Describes a model in the plan's plain terms, without training it and without a cluster.
 
 The model is built for real and its loss is asked as in training, so that the answer is the same.

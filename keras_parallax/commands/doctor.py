@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """`keras-parallax doctor`: looks whether a job would run, on this machine or over ssh on many.
 
 It asks the hosts (`host_facts`), has the answers judged (`doctor_checks`) and prints the

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What `keras-parallax doctor` makes of the facts that it finds: pure functions, one a check.
 
 Facts are the dicts of `host_facts.collect`, by the name of the host as the user gave it.

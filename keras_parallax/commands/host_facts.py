@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Collects facts about a host. Judges nothing; `doctor_checks.py` does.
 
 The text of this module is handed to a Python on each host, which may lack every package and be

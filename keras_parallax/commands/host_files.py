@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Files that name the hosts of a job, with the cards of each or with its number of workers."""
 
 import re

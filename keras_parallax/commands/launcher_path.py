@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Where `horovodrun` is: on `PATH`, or beside this Python only. Imports only Python."""
 
 import os

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """`keras-parallax plan`: what a model would cost on a cluster that need not exist."""
 
 import json

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What the workers of a job print, told apart by the prefixes of the launcher: files and a screen.
 
 `horovodrun --output-filename DIR` writes files for each worker, too, but into two files each, with

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The command `keras-parallax run`: starts a job, shows one screen, restarts it on failure."""
 
 import contextlib

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """`keras-parallax server`: a process that holds shards for a job, and runs no worker."""
 
 import os

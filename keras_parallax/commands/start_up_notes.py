@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Start-up notes of TensorFlow, Keras and Horovod: lines that tell a user nothing about a job."""
 
 import re

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """A session that asks itself before it does what it is asked.
 
 `session_hooks_1_6` and `session_hooks_1_11` ask, where their TensorFlow runs something.

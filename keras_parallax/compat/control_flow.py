@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Loops and branches of graphs: what is looked up in them, and with which ids.
 
 They are operations of the same graph, in a context of their own: `Enter` and `Switch` lead a tensor

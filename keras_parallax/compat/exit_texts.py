@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The text with which `SystemExit` ends a process, of which Python tells nobody but its reader."""
 
 import contextlib

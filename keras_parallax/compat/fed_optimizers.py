@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The optimizer of the rows of tables whose model is one of Keras 3.
 
 The hyperparameters of a step are computed outside the graph, from the learning rate and the number

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Calls of functions of TensorFlow 2: their Python is run in the graph, where it looks up rows.
 
 A `tf.function` is one operation of a graph, which reads the variables that it is given as a whole.

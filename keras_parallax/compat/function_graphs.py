@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Questions to the graph of a function of TensorFlow 2: what it looks up, what else it does."""
 
 from typing import Any, Dict, FrozenSet, Iterable, Iterator, List, Set, Tuple

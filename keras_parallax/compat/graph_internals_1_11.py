@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The private side of graphs, as TensorFlow has it from 1.11 on.
 
 `tensorflow_api` hands it on.

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The private side of graphs of TensorFlow 1.6, which keeps them in Python alone.
 
 `tensorflow_api` hands it on.

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Questions to a TensorFlow graph: who reads a variable, and what must wait for whom."""
 
 from typing import (

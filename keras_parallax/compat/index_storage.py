@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What an index of ids is made of: rows by the storage that holds them, hash tables, locks.
 
 Other processes reach hash tables and locks by their names, on the device where they lie.

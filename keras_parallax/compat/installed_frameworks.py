@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """TensorFlow and Horovod, which must fit, or a sentence says what to install.
 
 Without Horovod a job has one process, for which `without_horovod` stands in.

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Calls of Python by steps that JAX has compiled: for the engine, and for other workers.
 
 `jax.experimental.io_callback` would do, too. But whatever JAX knows to have effects it dispatches

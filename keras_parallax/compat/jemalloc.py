@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Keeps the pages that a step frees for the next step.
 
 TensorFlow 1.11 allocates with jemalloc 4, which gives an arena's free pages back to the kernel as

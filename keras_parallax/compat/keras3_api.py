@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Keras 3, and what is private in it. Imported only where Keras 3 is in use.
 
 Tried with Keras 3.12 to 3.15. `make test-keras3 KERAS=3.12.4` fails where a version moves one of

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Which graphics cards the backend of Keras 3 computes on: those of this worker, and no others."""
 
 from typing import Any, Sequence

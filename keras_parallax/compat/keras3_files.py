@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The files of Keras 3, in which tables are written and read block by block."""
 
 import contextlib

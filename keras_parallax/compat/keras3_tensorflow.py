@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Lookups, exchange and pushes within the steps that Keras 3 builds for its TensorFlow backend."""
 
 import contextlib

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Variables of Keras whose values the engine keeps: tables, and the slots of tables."""
 
 import sys

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What Keras divides a batch's loss or metric by: means of masks, shares and sums of weights.
 
 No tensor of Keras leads there, so the functions that build losses take notes (`install`). What each

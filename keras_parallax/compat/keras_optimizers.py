@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The private side of an `OptimizerV2` of Keras, which takes rows, as those of `tf.train` do.
 
 Keras 2.4 to 2.10 call them `keras.optimizers`, later ones `keras.optimizers.legacy`.

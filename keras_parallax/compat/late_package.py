@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Classes of ours that derive from one of the Keras package that a script uses, whichever it is."""
 
 import functools

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Whether a script uses Keras 3; in graph mode, in which Keras 3 builds no step, it is refused.
 
 From TensorFlow 2.16 on, `tf.keras` is Keras 3 unless a script asks for Keras 2. Horovod imports

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Mixed precision of Keras: the optimizer that scales the loss, and variables that are cast.
 
 Half precision takes small gradients for 0. So a `LossScaleOptimizer` multiplies the loss by a

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What optimizers of ours derive from: a class of Keras's, with one way to keep settings and slots.
 
 Such a class says what it keeps for rows (`slots`, `slot_shape`), and by how much it moves them

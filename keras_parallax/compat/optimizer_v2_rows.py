@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Updates of rows that an `OptimizerV2` of Keras builds otherwise in our steps than by itself.
 
 Four things differ. Rows without a gradient rest if the user asks for lazy updates; most optimizers

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The losses of a compiled model: of each output, and what layers add."""
 
 from typing import Any, Dict, List, NamedTuple, Optional

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The methods of Keras 3 that are replaced, and why. `patches.PATCHES` has them, too."""
 
 from typing import Tuple

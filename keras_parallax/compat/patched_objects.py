@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The attributes of objects of Keras and TensorFlow that get other values than theirs, and why.
 
 `patches.PATCHES` has them, too. Attributes that only we set are listed there.

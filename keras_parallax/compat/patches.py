@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Every place at which Keras, TensorFlow or the process is changed, and why.
 
 `PATCHES` is the list; what is not in it cannot be patched by the functions below, and

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The commands that messages tell a user to run; `tests/parallel/test_remedies.py` runs them.
 
 Any Python can read the module. Stacks are named as `supported_versions` names them.

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Sums of the rows that several lookups have of one row of a table."""
 
 from keras_parallax.compat.installed_frameworks import generation, tf

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The configurations of our sessions.
 
 TensorFlow 1.11 has one pool of threads in a process for the insides of operations, and one for

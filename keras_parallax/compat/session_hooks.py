@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The session to derive from, and its functions, as the TensorFlow that is installed needs them."""
 
 import importlib

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """A session whose inner methods, which TensorFlow 1.11 and Keras call, have names to override.
 
 `session_hooks` chooses it from TensorFlow 1.11 on.

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """A session whose inner methods, which TensorFlow 1.6 calls, have names to override.
 
 TensorFlow 1.6 runs operations by their names, and knows no functions with edges of their own. So

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Stand-ins for a user's optimizer: they share its attributes, and some of their methods differ.
 
 So nothing has to be written into the optimizer while a step is built, or taken back afterwards.

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The versions that this release was run with.
 
 It and `errors` import nothing that a broken stack may lack, and any Python can read them.

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What is special about TensorFlow 1 and the Keras packages beside it.
 
 `installed_frameworks` chooses this module.

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What is special about TensorFlow 1.15, whose Keras has the optimizers of TensorFlow 2.
 
 `installed_frameworks` chooses this module. The package `keras` 2.3 beside TensorFlow 1.15 has the

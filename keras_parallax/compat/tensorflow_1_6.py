@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What is special about TensorFlow 1.6 and `keras` beside it; `installed_frameworks` chooses it.
 
 `keras` 2.2.4 is served there; `tf.keras`, which has other classes than later ones, is not.

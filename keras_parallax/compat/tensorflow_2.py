@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What is special about TensorFlow 2 and its Keras 2; `installed_frameworks` chooses it.
 
 The engine builds graphs, which TensorFlow 2 has in `tensorflow.compat.v1`.

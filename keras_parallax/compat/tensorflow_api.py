@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """TensorFlow, and what differs between its versions.
 
 The rest of the package imports it as `from keras_parallax.compat.tensorflow_api import tf`.

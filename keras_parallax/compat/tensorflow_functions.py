@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What TensorFlow 1.15 and 2 trace functions with; the generations before them have none."""
 
 import tensorflow

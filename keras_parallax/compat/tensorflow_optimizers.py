@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The private side of a `tf.train.Optimizer`: what it keeps, and how it takes rows."""
 
 from typing import Any, Dict, List, Optional, Sequence, Tuple

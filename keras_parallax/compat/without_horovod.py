@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What stands in for `horovod.tensorflow` where Horovod is not installed: a job of one process.
 
 It has the names of Horovod that this package uses, with Horovod's meaning for one worker.

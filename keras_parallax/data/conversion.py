@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Arrays of what else `fit` of Keras takes: lists, columns and frames of pandas, sparse matrices.
 
 pandas and SciPy are not needed for it: their objects are known by what they can do.

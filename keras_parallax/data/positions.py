@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Where in an epoch's data training is: at which batch it goes on from a checkpoint.
 
 The data that is given to `fit` begins with the first batch of the epoch, whatever the checkpoint.

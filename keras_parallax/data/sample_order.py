@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Which samples are whose: pure functions of the rank, the number of workers, a seed and the epoch.
 
 The samples of an epoch have one order, the same on every worker. Of each `ranks` samples in a row

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """`shard`: this worker's part of data of any kind that Keras takes."""
 
 import itertools

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """A worker's share of an array, or of a sparse matrix: its rows change with the epoch of `fit`."""
 
 import functools

@@ -1,4 +1,6 @@
 #!/usr/bin/env bash
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 # cmake, except that it builds nothing of Horovod that TensorFlow does not load, and no debug information.
 #
 # Horovod 0.28.1 compiles Gloo once for each of two standards of C++, and TensorFlow is linked with one.

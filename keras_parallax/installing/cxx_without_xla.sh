@@ -1,4 +1,6 @@
 #!/usr/bin/env bash
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 # A C++ compiler that compiles Horovod without its XLA operations. KERAS_PARALLAX_CXX names the compiler.
 #
 # Their file includes headers of XLA that TensorFlow's wheels have not had since 2.19, and Horovod

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Installs Horovod in the environment whose Python runs this: from a kept wheel, or compiled.
 
 A kept wheel lies in a folder whose name says all that it depends on. It is used if it is whole and

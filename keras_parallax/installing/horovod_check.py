@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Whether the Horovod of an environment is the wanted one and works.
 
 The checks are programs that a Python of their own runs: a Horovod that was built for another

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Which programs a build of Horovod needs, and which of Debian's packages have them.
 
 It imports only the standard library, so that a Python without any packages can run the file:

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Where wheels of Horovod are kept, so that a second environment need not compile."""
 
 import glob

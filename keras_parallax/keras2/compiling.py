@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """`Model.compile` in a strategy's scope, and models that train although they are not of one."""
 
 import functools

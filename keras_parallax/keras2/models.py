@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """`load_model`: a model and its optimizer from a file, compiled to train on in a job."""
 
 import functools

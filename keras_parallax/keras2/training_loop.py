@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What `fit` does for models of a strategy in a job of several workers, beside what Keras does.
 
 At its start the workers compare what they are about to do, and take over the values of rank 0. At

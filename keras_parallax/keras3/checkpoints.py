@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Checkpoints of Keras 3 models: files of Keras, with what there is to know of the job."""
 
 import contextlib

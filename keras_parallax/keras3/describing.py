@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Describes a model of Keras 3 in the plan's plain terms; no table gets values, none is trained."""
 
 import json

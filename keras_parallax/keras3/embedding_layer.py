@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """`keras.layers.Embedding`, whose table the engine keeps if it is made in a strategy's scope."""
 
 import contextlib

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Models of Keras 3 for serving: exported by rank 0, from a plain model with the same weights."""
 
 import contextlib

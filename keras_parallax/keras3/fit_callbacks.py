@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Callbacks of Keras 3 in a `fit` of several workers."""
 
 from typing import Any, Callable, List

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Losses of the joined batch: what a worker's loss lacks, so that the mean over workers is right.
 
 Keras makes one number of the losses of a batch. A mean over its samples needs nothing. A sum, and

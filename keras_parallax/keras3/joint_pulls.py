@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Pulls of the rows of several tables at once, for models of Keras 3."""
 
 import collections

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The plan of a Keras 3 model: its tables as the engine has them, all else on every worker."""
 
 from typing import Any, Dict, List, Optional

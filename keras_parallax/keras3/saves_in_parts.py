@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Checkpoints of Keras 3 models in several parts: each worker writes and reads its own rows."""
 
 import contextlib

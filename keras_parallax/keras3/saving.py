@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """`save` and `save_weights` of Keras 3 models that several workers train.
 
 In `fit`, where callbacks save, rank 0 saves alone. Elsewhere each worker that is called saves: any

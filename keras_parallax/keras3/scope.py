@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What a strategy keeps for models of Keras 3: the engine's graph, its tables, the job."""
 
 import contextlib

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The tables of Keras 3 models: the engine, in a TensorFlow graph of its own, fed with arrays."""
 
 import itertools

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Whole tables and slots that the engine keeps, read and written block by block."""
 
 from typing import Any, Callable, Optional, Tuple

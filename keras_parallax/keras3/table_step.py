@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The training step of the tables of Keras 3 models, which the engine runs."""
 
 from typing import Any, Dict, List, Sequence, Tuple, cast

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Bags: several ids of a sample, whose rows are summed up or averaged."""
 
 from typing import Any, Callable, NamedTuple, Optional, Sequence, Union

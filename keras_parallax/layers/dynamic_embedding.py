@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """`DynamicEmbedding`: a table for ids that nobody has numbered."""
 
 from typing import Any, Callable, Dict, Optional, Sequence, Tuple, Union

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """`EmbeddingBag`: several ids a field, whose rows are summed up or averaged."""
 
 from typing import Any, Dict, Optional, Sequence, Tuple

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What rows of a `DynamicEmbedding` begin with: numbers that follow from the id and a seed."""
 
 import zlib

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The arguments that layers of ours hand on to Keras's `Embedding`, for type checkers."""
 
 from typing import Any, Optional, Sequence

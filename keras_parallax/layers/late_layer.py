@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Layers that are of one Keras package or the other, whichever a script uses."""
 
 from typing import Any, Sequence

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Metrics of all samples of the job, not means of the workers' own, for both Keras packages."""
 
 from typing import List

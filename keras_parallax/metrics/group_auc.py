@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The area under the ROC curve within groups, such as the samples of one user."""
 
 from typing import Optional, Tuple

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Samples and their groups, on one worker and on all: what is kept of an epoch."""
 
 from typing import List

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Keras's own metrics over an epoch, of the samples of all workers.
 
 Such a metric keeps sums over the batches, for instance of values and of weights, and its value

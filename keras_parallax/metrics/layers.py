@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What a Keras package takes for a metric: a layer that keeps what a `SumMetric` is made of.
 
 All packages have a list of such layers in a compiled model. They set them back at the start of an

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """How well predictions are probabilities: log loss, normalized entropy, calibration."""
 
 from keras_parallax.compat.tensorflow_api import tf

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The sums of all workers, and what follows from them: once an epoch, and once an evaluation."""
 
 from typing import Any, Container, Dict, List, Sequence

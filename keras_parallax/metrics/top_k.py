@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """How many of the items with the highest predictions are right ones."""
 
 from typing import List, Tuple

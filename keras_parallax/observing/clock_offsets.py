@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """How far the clocks of workers are apart, found from collectives that all of them have made."""
 
 from typing import List, NamedTuple, Sequence, Tuple

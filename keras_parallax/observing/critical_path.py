@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What a step's time goes to: the chain of work and waiting that ends it, and who waits for whom.
 
 The chain is followed backwards from the moment at which the last worker is done. What ended last

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What steps of a job have come to: numbers of one step, from what each worker has counted.
 
 Pure arithmetic. Bytes follow from the rows that were counted as they do in `costs` from densities:

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Counts and times the steps of a worker, in the graph: what `kp.callbacks.StepMetrics` logs.
 
 Operations that only look run beside a step's, and only while somebody measures. They add up numbers

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The trace of a job: spans of all workers, and how they are written for Chrome and Perfetto.
 
 The format is Chrome's (Trace Event Format, "JSON Object Format"): a process for each worker, and in

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Runs of a training step that TensorFlow traces, and the role of each operation in the step.
 
 A server tells a function no metadata (TF 1.11), and `tf.Session.run`, which has them, knows no

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Optimizers made for rows of tables, for both Keras packages."""
 
 from typing import Any, Dict, List

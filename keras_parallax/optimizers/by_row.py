@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """`RowwiseAdagrad` and `LazyAdam`: what they compute is in `engine/updates/optimizers/`."""
 
 from typing import Any, Dict, List, Optional, Tuple

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Which architectures a job tries with steps of its own, and which it keeps. Pure functions.
 
 A trial is some steps by one of them. Its measurement is a pair of the architecture and the seconds

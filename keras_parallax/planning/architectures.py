@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """How a table is exchanged where the architecture leaves the choice. Pure functions.
 
 A table for which allreduce is cheaper is of class dense: every worker holds it, and its whole

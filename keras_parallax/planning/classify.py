@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The rule that makes a variable dense or sparse: pure functions, no TensorFlow.
 
 A gradient is `IndexedSlices` exactly when every path from the loss to the variable goes through a

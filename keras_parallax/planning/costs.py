@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What a step costs: bytes that a host sends and receives for a variable, by kind of exchange.
 
 Pure arithmetic. The source is the cost model of Parallax (Kim et al., EuroSys 2019, arXiv

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """How a term of a loss grows with its batch, found from the values that it has for some batches."""
 
 from typing import List, NamedTuple, Optional, Sequence, Tuple

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """How much memory a plan asks of each host. Pure arithmetic.
 
 What is counted are the variables, what the optimizer keeps for them, and what a training step holds

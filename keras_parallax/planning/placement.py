@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """How many shards a variable has, and on which servers they lie. Pure functions."""
 
 import collections

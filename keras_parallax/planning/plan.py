@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The plan: for every trainable variable its class, its shards and their servers. Pure data."""
 
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, cast

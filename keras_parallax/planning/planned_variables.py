@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What a plan says of each variable, and what the parts of `planning/` ask of a plan. Pure data."""
 
 import warnings

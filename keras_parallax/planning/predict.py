@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What a plan costs in a step: bytes of each variable, of each host, of each server, and time."""
 
 from typing import Any, Dict, List, NamedTuple, Optional, cast

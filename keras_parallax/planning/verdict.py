@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Which architecture to use from how many hosts on, in one sentence. Pure functions."""
 
 from typing import Dict, List, Optional, Tuple

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """`architecture='auto'`: finds the fastest architecture while the job trains."""
 
 import statistics

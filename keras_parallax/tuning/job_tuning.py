@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What a job learns from its first steps, and does about it: densities, places, architecture."""
 
 from typing import Any, Optional

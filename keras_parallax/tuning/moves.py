@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Moves variables, and an optimizer's state along, while a job is training.
 
 Tables go to other shards, shards to every worker, and what every worker holds to shards.

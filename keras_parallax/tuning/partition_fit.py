@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The search for the best number of shards: which numbers to measure, and what follows from them.
 
 Pure functions over a list of measurements, pairs of a number of shards and the seconds of a step.

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """`partitions='search'`: finds the best number of shards while the job trains."""
 
 import hashlib

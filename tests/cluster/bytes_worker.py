@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Run by `horovodrun` on an emulated cluster: counts the bytes of training steps.
 
 Usage: bytes_worker.py ROWS WIDTH IDS STEPS [LOCAL_AGGREGATION [UNITS [DENSE]]]. The batches of a

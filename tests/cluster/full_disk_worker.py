@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Run by `horovodrun` on a disk of a few MiB: saves while the disk is full, or not the same.
 
 Usage: full_disk_worker.py FOLDER RESULTS. Each worker writes RESULTS/RANK.json.

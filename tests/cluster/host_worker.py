@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Run by `horovodrun` with workers that share hosts: ways in which one of them leaves the others.
 
 Usage: host_worker.py WAY RANK... Each RANK in turn is the one that `predicts` between training

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Run by `horovodrun`: the kernel refuses to filter what reaches this worker's server.
 
 A filter that accepts everything is locked on the server's socket before the job attaches its own.

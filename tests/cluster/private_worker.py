@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Run on the hosts of a job: trains, saves and searches partitions while a stranger knocks.
 
 Usage: private_worker.py FOLDER [ADDRESS OF A DEDICATED SERVER...]

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Run on a host outside a job: tries to connect to ports of the job until a file is there.
 
 Usage: stranger.py FILE ADDRESS,PORT...

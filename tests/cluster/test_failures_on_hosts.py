@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """A job on several hosts ends when a host is cut off or the launcher is killed. Needs root."""
 
 import contextlib

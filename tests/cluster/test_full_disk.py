@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """A disk that is full when a job saves, or that is not every worker's; needs root, to mount one."""
 
 import json

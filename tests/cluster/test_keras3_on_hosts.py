@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Models of Keras 3 on two hosts: plain Keras's numbers; a host that is cut off. Needs root."""
 
 import json

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Workers that share a host: the same numbers, and each row is sent once. Needs root."""
 
 import os

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """A worker that the kernel really kills for want of memory; needs root, to make a control group."""
 
 import os

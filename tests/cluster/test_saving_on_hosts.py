@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Jobs on two hosts save in parts, and other numbers of workers go on from there. Needs root."""
 
 import os

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Shards on servers of hosts and on machines of their own, between real hosts. Needs root."""
 
 import os

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Run by `horovodrun`: trains, says which port its server has, waits for a file, and trains on.
 
 Usage: waiting_worker.py FILE

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What the tests of others' code share: the code, made data, and how a script is run."""
 
 import os

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Made data for scripts of Keras 3 that would load it from the network.
 
 `install` has each download by Keras, pandas or `urllib` find what `MAKERS` has for the name at the

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What a run of a Keras 3 script trains, as `recorder.py` has it for Keras 2."""
 
 import inspect

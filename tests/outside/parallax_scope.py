@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """A plugin of pytest: each test runs inside the scope of a `ParallaxStrategy`, on a fresh graph."""
 
 import frameworks  # noqa: F401  (graphs are built in less time)

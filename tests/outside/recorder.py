@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What a run of somebody's script trains: workers' shares of its data go in, numbers come out.
 
 The script stays as it is. Methods of Keras's models are wrapped from outside: `fit` and its kin get

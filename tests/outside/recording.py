@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What recorders of all Keras packages share: what is noted, and when it is enough."""
 
 import functools

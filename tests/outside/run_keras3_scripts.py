@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Runs scripts of Keras 3 that know nothing of keras-parallax, as `run_scripts.py` runs others.
 
 Usage: run_keras3_scripts.py plain|backwards|parallax FOLDER SCRIPT[,ARGUMENT...]...

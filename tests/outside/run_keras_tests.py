@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Runs tests of Keras's own in a strategy's scope, on each worker alike.
 
 Usage: run_keras_tests.py FOLDER RESULTS TEST...

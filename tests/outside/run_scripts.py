@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Runs scripts that know nothing of keras-parallax, plainly or as workers of a job.
 
 Usage: run_scripts.py plain|backwards|parallax FOLDER SCRIPT[,ARGUMENT...]...

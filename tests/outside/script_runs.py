@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """How a script is run, whatever Keras it uses: in a copy of its folder, plainly or as a worker."""
 
 import os

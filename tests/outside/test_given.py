@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Scripts of a folder that is given, against their plain runs: `make test-outside OUTSIDE=DIR`.
 
 Every Python file of the folder that trains is run, with the made data of `made_data.py` and of

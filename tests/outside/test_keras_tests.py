@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Keras 2.2.4's own tests of what we touch, in the scope of a strategy."""
 
 import xml.etree.ElementTree

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Scripts and packages that know nothing of us, as two workers against their plain runs."""
 
 import os

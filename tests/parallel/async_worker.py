@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Run by `horovodrun`: asynchronous training.
 
 Usage: async_worker.py PACKAGE FOLDER [ADDRESS...]. Rank 0 writes what came out to

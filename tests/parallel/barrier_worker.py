@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Run by `horovodrun`: trains a table whose owner is slow to update it; prints the losses.
 
 Usage: barrier_worker.py keras|tensorflow|counting. The optimizer is one of Keras's, of

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Run by `horovodrun`: behaviours of a job, as each worker sees them, one after the other.
 
 Usage: behaviour_worker.py FOLDER PACKAGE BEHAVIOUR[:ARGUMENT]... Each worker writes what the

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """A worker of `test_cards.py`: where TensorFlow would put its steps if it had graphics cards."""
 
 import json

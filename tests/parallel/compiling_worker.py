@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Run by `horovodrun`: models that plain Keras compiles, in the scope of a strategy and outside.
 
 Usage: compiling_worker.py FOLDER PACKAGE NAME... Each worker writes what the script or the function

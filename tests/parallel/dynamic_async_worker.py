@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Run by `horovodrun`: `DynamicEmbedding` where workers apply their gradients as they come.
 
 Usage: dynamic_async_worker.py FOLDER. The loss is linear, so that each use of an id moves its row

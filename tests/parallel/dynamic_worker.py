@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Run by `horovodrun`: `DynamicEmbedding` on shards, and plain Keras on ids that a dict numbers.
 
 Usage: dynamic_worker.py PACKAGE FOLDER RUN... Each worker trains on its share of the batches, and

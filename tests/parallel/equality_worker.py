@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Run by `horovodrun`: trains cases on this worker's share of the batches, rank 0 writes results.
 
 Usage: equality_worker.py PACKAGE FOLDER CASE...

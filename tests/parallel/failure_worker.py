@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Run by `horovodrun`: one way for a job to fail, or to end well.
 
 Usage: failure_worker.py WAY [FOLDER]. Every worker prints its process id and its server's port

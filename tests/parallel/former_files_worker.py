@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Run by `horovodrun`: loads what a former version has saved, and notes what each worker has then.
 
 Usage: former_files_worker.py FOLDER KIND...

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Run by `horovodrun`: prints what reads and writes a training step, for each Keras package.
 
 Every read of a dense variable in a training step must come before every write to it. That a step

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Run by `horovodrun`: gathers values of many lengths, and says if they arrive.
 
 Usage: gather_worker.py.

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Run by `horovodrun`: saves what has changed, until a kill hits a save; or goes on from there.
 
 Usage: increments_worker.py FOLDER save|resume

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Run by `horovodrun`: what a strategy does with models of Keras 3 besides `fit`.
 
 Usage: keras3_behaviour_worker.py BACKEND FOLDER. Each rank writes FOLDER/RANK.json, from names of

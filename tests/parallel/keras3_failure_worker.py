@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Run by `horovodrun`: a job with a model of Keras 3 that fails in one way.
 
 Usage: keras3_failure_worker.py BACKEND WAY [MODEL]. MODEL is `tables` or `dense`. Prints the type

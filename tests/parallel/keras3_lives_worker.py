@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Run by `horovodrun`: random lives of Keras 3 models, in a strategy and in plain Keras.
 
 Usage: keras3_lives_worker.py BACKEND FOLDER SEED... Each rank writes FOLDER/RANK.json: for each

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Run by `horovodrun`, or plainly: trains a table, which with a limit no worker could hold whole.
 
 Usage: keras3_memory_worker.py BACKEND FOLDER MEBIBYTES [LIMIT]. With LIMIT, each worker may take

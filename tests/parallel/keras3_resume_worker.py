@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Run by `horovodrun`: one part of a training that several jobs do, one after the other.
 
 Usage: keras3_resume_worker.py BACKEND FOLDER FORM first|last. The first job is broken off within

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Run by `horovodrun`: files of Keras 3 models with their optimizers' state, and plain Keras's.
 
 Usage: keras3_saving_worker.py BACKEND FOLDER OPTIMIZER... Each rank writes FOLDER/RANK.json;

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Run by `horovodrun`: trains models of Keras 3 in a strategy and plainly, and compares them.
 
 Usage: keras3_worker.py BACKEND FOLDER CASE... Each rank writes FOLDER/RANK.json: for each case

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Run by `horovodrun`: runs life cycles on two workers, of which rank 0 writes what they note.
 
 Usage: life_cycle_worker.py PACKAGE FOLDER CASE...

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Run by `horovodrun`: moves a table of several blocks, and notes what memory that took.
 
 Usage: memory_worker.py FOLDER PACKAGE MEBIBYTES BLOCK_MEBIBYTES. Each worker writes

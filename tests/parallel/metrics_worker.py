@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Run by `horovodrun`: metrics of all samples, where workers have unequal shares.
 
 Usage: metrics_worker.py FOLDER PACKAGE... Each worker writes to FOLDER/RANK.json what it has seen

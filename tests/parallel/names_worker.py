@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Run by `horovodrun`: compares the workers' global variables; rank 0 prints `SAME` and names.
 
 With three workers one of them has no shard of the table of two rows, so its optimizer updates fewer

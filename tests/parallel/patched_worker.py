@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Run by `horovodrun`: what training in a scope changes in TensorFlow, Keras and Horovod.
 
 Usage: patched_worker.py FOLDER PACKAGE... Each package trains the same model twice, before

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Plain Keras, in a process that can import neither Horovod nor keras-parallax.
 
 Usage: plain_saving_worker.py FOLDER PACKAGE CASE... For each case: trains half of the steps, saves

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Runs scripts that it finds in a folder, one after the other: plain Keras, or a worker of a job.
 
 Usage: random_models_worker.py FOLDER

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Run by `keras-parallax run --resources`: prints which card of its host this worker uses.
 
 Usage: resources_worker.py WORD

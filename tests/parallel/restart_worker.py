@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Run by `horovodrun`: trains for some epochs, from the last checkpoint if there is one.
 
 Usage: restart_worker.py FOLDER EPOCH. Rank 1 is killed in the epoch of that number, but only in the

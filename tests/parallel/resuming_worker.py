@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Run by `horovodrun` or alone: trains the entries of a job of `resumed.py`, and saves half way.
 
 Usage: resuming_worker.py FOLDER JOB [ADDRESS...], with the addresses of dedicated servers. What a

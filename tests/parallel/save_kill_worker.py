@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Run by `horovodrun`: saves both forms of checkpoints, and is killed in the midst of it.
 
 Usage: save_kill_worker.py FOLDER. In each attempt of `keras-parallax run` but the last, one worker

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Run by `horovodrun`: every worker saves, as a script without chief guards has it.
 
 Usage: saving_by_all_worker.py FOLDER PACKAGE. Each worker writes `FOLDER/RANK.json`: for each case

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Run by `horovodrun`: saves models while they train, or goes on from what was saved.
 
 Usage: saving_worker.py FOLDER PACKAGE save|resume CASE[:FORM]...

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Run by `keras-parallax run` and by `horovodrun`: trains, or fails in one way on one rank.
 
 Usage: screen_worker.py WAY RANK.

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Run by `horovodrun`: the search for the number of shards, and for the architecture.
 
 Usage: search_worker.py FOLDER. Rank 0 writes what came out to `FOLDER/found.npz`.

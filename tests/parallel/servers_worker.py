@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Trains on dedicated servers of this machine, and does to them what the test asks for.
 
 Usage: servers_worker.py WAY ADDRESS... PID, with the process id of the first server.

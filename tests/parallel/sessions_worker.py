@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Scripts that put into a session what Keras does not know of, and run steps in unusual ways.
 
 Usage: sessions_worker.py FOLDER PACKAGE plain|strategy|config CASE... Each case is a script as it

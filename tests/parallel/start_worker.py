@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Run by `horovodrun`: notes the start values of tables, and what memory they took a worker.
 
 Usage: start_worker.py FOLDER PARTITIONS [ADDRESS], the address of a dedicated server. Each worker

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Run by `horovodrun`: scripts that read and write tables in their own ways, as plain Keras too.
 
 Usage: tables_worker.py PACKAGE FOLDER SCRIPT... Each worker runs every script twice: by itself with

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The step's barrier against TensorFlow's graph optimizer, which would rather do without it."""
 
 import ast

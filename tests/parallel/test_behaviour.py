@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What users do with a model in a job of two, and what they must then see on both workers."""
 
 import csv

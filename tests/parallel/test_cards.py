@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Where the parts of a step lie with graphics cards, and what a step copies from and to a card.
 
 TensorFlow's own placer says so of cards that are not there; `pretended_cards.py` has how it is

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Scripts of plain Keras with no other line of ours than `with kp.ParallaxStrategy():`."""
 
 import os

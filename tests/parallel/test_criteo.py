@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The models of clicks of `examples/`: what `make demo-criteo` runs, but on less of it."""
 
 import re

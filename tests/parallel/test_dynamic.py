@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """`DynamicEmbedding` on shards trains as plain Keras does on ids that a dict numbers."""
 
 import os

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The language model of `examples/` on real text: what `make demo` runs, but on less of it."""
 
 import os

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Every job ends: with the right exit code, a sentence that names the cause, and nothing left."""
 
 import re

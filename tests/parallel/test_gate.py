@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Nothing is written in a step before the backward pass and the metrics have read it."""
 
 import json

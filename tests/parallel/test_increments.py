@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Jobs save what has changed: no worker misses a row, and a kill in a save loses nothing."""
 
 import os

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Models of Keras 3 train in a strategy as in plain Keras 3 on the joined batch."""
 
 import json

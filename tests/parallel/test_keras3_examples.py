@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The Keras 3 scripts of `examples/keras3/`: what the demo runs with Keras 3, on less data."""
 
 import os

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Random lives of Keras 3 models: two workers equal plain Keras 3 after every act, or refuse it."""
 
 import json

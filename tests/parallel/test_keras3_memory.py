@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """No worker holds a whole table of a Keras 3 model, whatever is done with it."""
 
 import contextlib

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Models that are compiled again, frozen, shared or saved train on as in plain Keras."""
 
 import itertools

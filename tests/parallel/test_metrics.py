@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Metrics of `kp.metrics` are of all samples of a job of two, whose ranks have unequal shares."""
 
 import json

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Jobs whose ranks MPI connects, started by `mpirun`, and by `horovodrun`, which calls it.
 
 `make test-parallel MPI=1 PYTEST_ARGS='-k test_mpi'` builds a Horovod that has MPI, and runs them.

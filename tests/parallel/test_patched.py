@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What training in a scope changes in TensorFlow, Keras and Horovod is listed, on objects too."""
 
 import json

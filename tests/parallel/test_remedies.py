@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Every command that a message tells a user to run works, in a fresh environment.
 
 An environment is fresh, and costs no download of TensorFlow: it sees the packages of the stack, but

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The networks of `examples/` for images: what `make demo-resnet50` runs, but a small one."""
 
 import os

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """A job whose worker is killed goes on from its last checkpoint, as if nothing had been."""
 
 import re

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What a job saves: Keras's own files, from which plain Keras and jobs of any size go on."""
 
 import json

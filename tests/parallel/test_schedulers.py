@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Jobs whose ranks a scheduler starts: Slurm's `srun`, or an indexed Job of Kubernetes.
 
 By hand, jobs of a real `srun` have trained as well (docs/running/slurm.md).

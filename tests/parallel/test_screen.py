@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What a user sees of a job: few lines besides training, and as the last one why it failed."""
 
 import os

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """`partitions='search'` and `architecture='auto'` try things out while training goes on."""
 
 import os

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Dedicated servers: `keras-parallax server` starts, serves a job, and ends; or does not."""
 
 import re

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What scripts put into a session, and the ways in which they run a step, under a strategy."""
 
 import os

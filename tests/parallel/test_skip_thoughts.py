@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The encoder of sentences of `examples/`: what `make demo-skip-thoughts` runs, but on less."""
 
 import example_runs

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Scripts that read and write tables in their own ways see plain Keras's values on every worker."""
 
 import os

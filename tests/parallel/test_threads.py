@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Our own sessions leave TensorFlow as many threads as a user's would have."""
 
 import re

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Which ids are admitted and evicted does not depend on how many workers have met them."""
 
 import os

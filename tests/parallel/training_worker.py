@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Run by `horovodrun`: scripts that train with `fit` as in plain Keras, one after the other.
 
 Usage: training_worker.py FOLDER PACKAGE CASE... Each worker writes what the function called CASE

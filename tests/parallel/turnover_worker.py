@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Run by `horovodrun`: tables whose ids are admitted and evicted, trained whole and in two parts.
 
 Usage: turnover_worker.py FOLDER. Each worker trains on its share of the batches; rank 0 writes to

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What a random model test draws: a network, its optimizer, a strategy, and what becomes of it.
 
 A draw is plain data: `expression` gives the code that makes it again. `vocabulary.py` draws it,

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Draws random models as long as one likes: `make fuzz SEEDS=1-20 STACK=tf2.21`.
 
 Each draw that fails is made simpler, and written as a script into a folder.

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The part of a script that has its helpers: what plain Keras and workers do differently."""
 
 from typing import Sequence

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Plain Keras in a process, and two workers of a job: started once, they run many scripts."""
 
 import contextlib

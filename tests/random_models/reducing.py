@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Makes a draw that fails as simple as it still fails.
 
 Hypothesis would do so, too, but it knows nothing of what a draw is made of and tries ten times as

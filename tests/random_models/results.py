@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What a script has shown, and how the results of two workers are compared with plain Keras's."""
 
 from typing import Dict, List, NamedTuple, Optional, Tuple

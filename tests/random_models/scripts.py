@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Writes a draw as a script.
 
 Plain Keras runs it in one process, on joined batches; two workers run it under `horovodrun`, each

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The script that keeps private names of the frameworks in `compat/`."""
 
 import importlib.util

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The script that finds what comments, docstrings and pages refer to and that does not exist."""
 
 import importlib.util

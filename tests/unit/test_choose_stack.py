@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Which stack `scripts/choose_stack.sh` takes, by the Pythons that it finds."""
 
 import os

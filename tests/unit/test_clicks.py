@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Lines of clicks of `examples/`: read from files in Criteo's layout, or made."""
 
 import gzip

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Pictures of digits for the examples: drawn ones, and files in the layout of MNIST."""
 
 import os

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The picture of the layers: dots are imports, grey is what the contract forbids."""
 
 import importlib.util

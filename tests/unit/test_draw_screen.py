@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """A terminal's picture: the lines that it shows in the end, each as long as there."""
 
 import importlib.util

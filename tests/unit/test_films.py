@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Films that people like, for `examples/`: read from files in MovieLens's layouts, or made."""
 
 import example_runs

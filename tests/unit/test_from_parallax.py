@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Each line that docs/from-parallax.md gives for a name of Parallax works."""
 
 import logging

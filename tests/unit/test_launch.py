@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What the tests' own launcher does with a `horovodrun` that hangs; a shell stands for it here."""
 
 import launch

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What pip makes of the project: a pure wheel, and from its sdist the same one."""
 
 import email

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Started plainly, without horovodrun: everything of Keras works, with Keras's numbers.
 
 Most tests run a piece of a user's script twice, once as it is written for us and once in plain

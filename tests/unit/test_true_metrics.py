@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The definitions that metrics are compared with give the numbers of scikit-learn 1.9.1.
 
 It does not run on Python 3.6, so its numbers are written here: of `roc_auc_score`, `log_loss`

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Whether a job can go on, judged from what its workers report, and when they are to report."""
 
 from typing import Any, Iterable, List, NamedTuple, Optional, Sequence

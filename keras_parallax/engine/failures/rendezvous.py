@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Where workers meet before Horovod does: a key-value store that `horovodrun` keeps for Gloo.
 
 It is there from the start of a job; Horovod 0.19.5 closes it when its own workers have met. Both

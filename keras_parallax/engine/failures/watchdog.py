@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """A small process beside each worker: says why its worker is lost, and hears why the job ends.
 
 A process that gets SIGKILL, for instance from the kernel when memory runs out, cannot say anything,

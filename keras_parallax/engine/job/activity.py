@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What a worker tells the others that it is doing: training steps, and calls that all make."""
 
 import contextlib

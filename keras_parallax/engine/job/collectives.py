@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Small collective calls between the workers, outside any model's graph.
 
 Each has a graph and a session of its own, so that it neither adds operations to the user's graph

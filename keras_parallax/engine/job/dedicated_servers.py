@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """How a dedicated server learns of the job that it is to serve, and how the job finds it.
 
 TensorFlow 1.11 wants the addresses of all tasks when a server starts, but those of a job's workers

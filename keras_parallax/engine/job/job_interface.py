@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What the parts of a job ask of the job itself, which is made of them."""
 
 from typing import Any, Callable, ContextManager, List, Optional, Sequence, TypeVar

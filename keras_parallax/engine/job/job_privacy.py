@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Closes the ports of a job's processes to hosts outside the job, and says where it cannot."""
 
 import os

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Why a process ends, for the other workers: by which exception, or by what `sys.exit` was given.
 
 Python asks `sys.excepthook` to show an exception, but a script may have a hook of its own, and

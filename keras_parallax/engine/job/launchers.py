@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What a launcher, `horovodrun` or Open MPI's `mpirun`, tells the processes that it starts."""
 
 import ipaddress

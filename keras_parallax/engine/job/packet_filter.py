@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Programs for the Linux kernel that accept packets from given networks only. Pure functions.
 
 The programs are classic BPF; "Linux Socket Filtering" in the kernel's documentation describes the

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Closes listening sockets of this process to hosts that are not allowed to connect.
 
 TensorFlow's server listens on every interface and authenticates nobody. But its listening socket is

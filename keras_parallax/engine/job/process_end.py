@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """How this process ends: when its job is over, or for a reason why its job cannot go on."""
 
 import contextlib

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The watch over the other workers of a job.
 
 `horovodrun` 0.19.5 waits for every process even after one has failed, so a worker that waits for a

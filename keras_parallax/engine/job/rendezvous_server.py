@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The store of keys and values where Horovod's workers meet, if no `horovodrun` keeps it."""
 
 import socket

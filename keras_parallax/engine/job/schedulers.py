@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Workers that Slurm's `srun` or an indexed Job of Kubernetes starts, without a launcher.
 
 Both number their processes, and leave it to them to find each other. Horovod's workers do so at a

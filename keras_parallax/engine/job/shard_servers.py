@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The servers that hold the shards of a job: started or found once, and looked after."""
 
 import threading

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The TensorFlow servers of a job: one in each worker process, found over Horovod, and others."""
 
 import os

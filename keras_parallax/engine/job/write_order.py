@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """When a script's own write gives a sharded table its values: once no worker reads former ones.
 
 A table lives once in the job, and all workers run the same lines: what the fast worker loads, the

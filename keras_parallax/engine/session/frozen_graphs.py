@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Freezes graphs that have sharded tables: `tf.graph_util.convert_variables_to_constants`.
 
 TensorFlow's function takes the definition of a graph and reads its variables by name. In the

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """How full the shards of a table are that has no row left for a new id."""
 
 from keras_parallax.compat.tensorflow_api import tf

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """One thread at a time changes a graph.
 
 A thread of a script may read a weight or predict while another trains. What a session runs is made

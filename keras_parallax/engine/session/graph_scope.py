@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What a strategy keeps of a graph: its sessions, and the weights and tables made in its scope."""
 
 import contextlib

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The session of a graph: adopted from the script, opened anew, or moved to a server."""
 
 import contextlib

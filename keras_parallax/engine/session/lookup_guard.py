@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Checks the ids of lookups that TensorFlow would not check: those of a graphics card.
 
 On the CPU a gather raises an error if an id has no row. On a card it returns zeros, and training

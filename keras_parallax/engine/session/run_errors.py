@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What a run has failed with, in our words: which worker is gone, which ids are out of range."""
 
 import contextlib

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What the parts of a graph's scope ask of the scope itself, which is made of them.
 
 `graph_scope.GraphScope` says what each attribute is.

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Training steps that a script writes itself, from gradients and assignments.
 
 `K.function(inputs, [loss], updates=[K.update(w, w - rate * g) for ...])` with the gradients `g` of

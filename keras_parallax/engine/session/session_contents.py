@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What a session holds besides variables: iterators, lookup tables, queues and the like.
 
 TensorFlow 1.11 lets a resource without a name of its own go with the session that made it. On a

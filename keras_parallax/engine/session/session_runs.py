@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What runs in place of what a session is asked to run, and what of it is a training step."""
 
 from typing import Any, Dict, List, Optional, Sequence, Set, Tuple

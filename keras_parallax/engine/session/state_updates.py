@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What layers and metrics write beside the optimizer: states, moving averages, counts.
 
 Keras runs these assignments (`model.updates`) with the optimizer's and with what a function

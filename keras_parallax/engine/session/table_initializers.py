@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Initializes lookup tables of TensorFlow 2 before the first run that reads them.
 
 Eager execution initializes a lookup table where it is made, so scripts for TensorFlow 2 do not run

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Which rows of tables a session writes: what runs is looked through for writes to them.
 
 Whatever writes a table or a slot, its shards or the variable that is not sharded, is an operation

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Sums of a worker's gradients over several batches, which are exchanged once.
 
 Each batch adds its gradients to variables of the worker. After the last one a run of its own, which

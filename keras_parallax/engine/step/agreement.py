@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What every worker must agree on before the first step, and who differs if they do not."""
 
 import itertools

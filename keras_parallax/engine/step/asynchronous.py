@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Training without a barrier: every worker applies its own gradients to the shards as they come.
 
 A worker's graph holds the updates of all shards, each on its shard's server, instead of those of

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """How a synchronous step ends: no worker goes on before every owner has updated its shards.
 
 An owner puts a token for each worker that pushes into a queue beside its shards, when it has

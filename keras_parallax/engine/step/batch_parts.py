@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Losses that Keras divides by what a batch's mask and sample weights sum up to, for all workers.
 
 Keras divides some losses by the mean of a mask, or by a sum or a share of sample weights

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Builds a model's training step: plan, tables, operations, first values."""
 
 from typing import Any, Callable, Dict, List, Optional, Set

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """One text for values that mean the same in different processes. Pure.
 
 `repr` shows addresses, an order of sets and dicts that differs between processes, and so on.

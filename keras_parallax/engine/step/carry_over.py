@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Copies weights to those that take their place, as after a move of tables."""
 
 from typing import Any, Iterable, Sequence, Tuple

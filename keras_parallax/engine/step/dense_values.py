@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Gives all workers the same values of what every worker holds."""
 
 from typing import Any, Callable, List, Sequence

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Measures which fraction of a table's rows the batches of a job touch."""
 
 from typing import Container, Dict, Iterable, Mapping, Optional

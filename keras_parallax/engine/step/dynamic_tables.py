@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What a training step must have for tables whose ids nobody has numbered."""
 
 from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple

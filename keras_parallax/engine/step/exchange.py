@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Exchange of sparse gradients: deduplicate, send each row to its owner, sum, average."""
 
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple

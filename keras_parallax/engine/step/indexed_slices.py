@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Gradients that are `IndexedSlices`, of variables that are exchanged whole.
 
 In plain Keras the gradient of a table that is only looked up is `IndexedSlices`. Most optimizers

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """A model's training function: losses of the joined batch, and sample weights.
 
 `batch_parts.py` says why losses and metrics that Keras divides are not those of the joined batch by

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Pulls outside of training steps: rows of several tables, by as few messages as in a step."""
 
 from typing import Dict, List, Mapping, Sequence, Union

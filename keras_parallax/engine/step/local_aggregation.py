@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Local aggregation: the workers of a host send and fetch each row once, through their leader.
 
 The worker of local rank 0 is the *leader* of its host. Its server holds a pair of queues for each

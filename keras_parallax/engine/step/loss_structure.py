@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Finds out from operations whether a term of a loss is a mean or a sum over the samples.
 
 Some terms cannot be tried on a batch (`loss_trial.py`), for instance because batches come from the

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Which terms of a model's loss are sums over the batch.
 
 Gradients are averaged over the workers. That gives the gradient of the joined batch for a term that

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Terms of a loss whose mean over the workers is not the term of the joined batch.
 
 Gradients are averaged over the workers, so the mean of the workers' losses must be the loss of the

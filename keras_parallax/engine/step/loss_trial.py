@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Tries with the first batch which terms of a loss are sums over the samples.
 
 Nothing but its values tells how a user's own loss grows with its batch. So a worker computes it for

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What a `ParallaxOptimizer` was given beside the optimizer."""
 
 from typing import Any, NamedTuple, Optional

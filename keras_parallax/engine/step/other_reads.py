@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What reads weights in a training step besides the loss: metrics, and updates of layers.
 
 Keras fetches metrics in the run that updates the weights, in no order (Keras 2.2.4, TF 1.11 to

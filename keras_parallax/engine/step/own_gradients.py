@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The gradients that a worker computes of its own batch, before any are exchanged."""
 
 from typing import (

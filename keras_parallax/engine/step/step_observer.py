@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What may look on while a training step runs: measurements, traces, searches for better plans."""
 
 from typing import Any, Optional, Sequence

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """How a training step pulls rows, where it does so in another way than a prediction.
 
 A language model computes its LSTM from the rows of its input words alone, and needs the rows of its

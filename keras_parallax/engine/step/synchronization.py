@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """When the workers of a training step wait for each other. Data alone."""
 
 from typing import NamedTuple

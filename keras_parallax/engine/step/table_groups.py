@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Groups of tables that are pulled and pushed as if they were one.
 
 Fifty small tables on eight servers would send a thousand messages in a step and run as many

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """A model's training step: what the rest of the package knows of it."""
 
 from typing import Any, Callable, Dict, List, Optional, Tuple

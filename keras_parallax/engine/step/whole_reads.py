@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Whole reads of tables that have shards: a loss reads all rows, and each has a gradient.
 
 A table that nobody reads whole gets shards. When a later loss reads it whole (a model with tied

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What a step pulls rows from and pushes them to: a table, or several as if they were one."""
 
 import abc

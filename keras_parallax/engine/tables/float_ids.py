@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Ids that come as numbers of 32 bits or fewer with a fraction, as Keras's inputs do by default.
 
 Such numbers have every integer up to 2 ** 24. Above, several ids become the same one.

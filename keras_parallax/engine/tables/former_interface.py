@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What is asked of the former storage of a sharded table, which is built on the table."""
 
 from typing import ContextManager, Dict, Iterable, List

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The former storage of a sharded table: whatever uses it is made to use the shards.
 
 Layers, savers and the user's own operations were built on an ordinary variable, and others are

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Rows in half precision: each with the power of two that brings it to the middle of its range.
 
 The gradient of a mean over some thousand words is of the order of 1e-6, where half precision has

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Numbers that follow from an id alone, the same in every process and after every resume.
 
 The mixing of 64 bits is SplitMix64's (Steele, Lea, Flood: Fast Splittable Pseudorandom Number

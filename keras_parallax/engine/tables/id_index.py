@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Which row of a table an id has, where nobody has numbered the ids.
 
 A weight beside the table says which id each row has. An index, one hash table for each shard, on

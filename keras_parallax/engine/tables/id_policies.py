@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Which ids of a `DynamicEmbedding` get a row of their own, and which lose theirs."""
 
 from typing import Any, Dict, Optional, Type, TypeVar

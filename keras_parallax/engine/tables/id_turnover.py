@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Which ids get rows and lose them when a training step ends: where the rows lie, by their owner.
 
 All that workers have met is there then, and no worker meets anything before the owner is done. So

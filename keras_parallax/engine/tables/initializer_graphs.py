@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What a layer's initializer has built, so that other processes can make the values.
 
 A table may be larger than any worker's memory, so nobody can make its start values as a whole and

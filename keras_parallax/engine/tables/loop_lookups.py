@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Lookups in loops and branches, made before them where their ids are known before them.
 
 A gather within `tf.while_loop` or `tf.cond` gets the table through an operation that hands it in as

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """From a loss to a plan: describes how it reads each variable, in the plan's plain terms."""
 
 from typing import (

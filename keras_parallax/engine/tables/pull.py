@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Pulls: the rows of a batch, each once, from the shards that hold them."""
 
 import contextlib

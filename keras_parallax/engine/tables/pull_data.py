@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What is pulled for lookups: ids, split by shard, and their rows. Data alone."""
 
 from typing import List, NamedTuple, Tuple

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Moves the rows of tables between their shards and arrays or files, block by block.
 
 A table may be larger than what one remote call carries (2 GB) or what a process has memory for, so

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What tables ask of the `session.graph_scope.GraphScope` of their graph, which is above them."""
 
 from typing import Any, Dict, List, Mapping, Optional

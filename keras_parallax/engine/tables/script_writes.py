@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Operations of the user's own that write to a table, carried out on its shards.
 
 The word2vec habit (`K.update(table, l2_normalize(table))`), `tf.assign_add`, the assignments of a

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The front of a sharded table: the model's own variable, which goes on working as one."""
 
 from typing import Any, Callable, NamedTuple, Optional

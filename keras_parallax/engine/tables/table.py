@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """A variable that is exchanged by rows or lives on servers, and the shards that hold its rows."""
 
 from typing import Any, Callable, Dict, List, Optional, Tuple, cast

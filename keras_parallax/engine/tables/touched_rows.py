@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Rows of a shard that were written since they were looked at last, and a mark for each of them."""
 
 from typing import Iterable

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What is known of a user's optimizer, and what the adapters of all others derive from."""
 
 from typing import (

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Clips aggregated gradients as Keras clips them."""
 
 from typing import AbstractSet, Any, Callable, Dict, List, NamedTuple, Optional, Tuple

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Updates of whole variables by a kernel each, for optimizers of which TensorFlow has the formula.
 
 Keras 2.2.4 makes an update of six to fourteen operations, each of which reads and writes as many

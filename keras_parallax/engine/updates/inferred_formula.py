@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """How far a user's optimizer reaches: over rows, over a whole variable, or over all of them.
 
 Its formula is built twice in a graph of its own: for the model's variables as they are, and with

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Which slots of shards an optimizer has already: every step that is built later goes on with them.
 
 Plain Keras keeps a slot as long as the optimizer knows its variable. An optimizer of Keras 2.4 and

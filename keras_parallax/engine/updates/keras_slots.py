@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The list of an optimizer's weights, in the order and by the names of Keras."""
 
 from typing import Any, Callable, List, Mapping, Optional, Sequence

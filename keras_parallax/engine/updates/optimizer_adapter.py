@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What is known of an optimizer: an adapter for each kind, which all else asks.
 
 The formulas of Keras's own are known (`optimizers/`), and TensorFlow has kernels for some

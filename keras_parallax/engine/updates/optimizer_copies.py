@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Copies of an optimizer and of all that it holds, for a graph of their own."""
 
 import types

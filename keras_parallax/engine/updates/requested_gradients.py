@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What an optimizer's own formula gets when it asks for gradients: those of the whole job.
 
 A user's optimizer may transform the gradients (`get_gradients`, `compute_gradients`) or ask the

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """An optimizer's slots of tables, as every worker knows them."""
 
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple

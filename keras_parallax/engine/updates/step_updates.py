@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Applies the exchanged gradients to everything that this worker updates, and keeps the slots."""
 
 import functools

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Rounding to 16 bits that is right in the mean, by noise that is the same in every job.
 
 A row of float16 has 11 bits. A step that is smaller than half of the last one would be lost if the

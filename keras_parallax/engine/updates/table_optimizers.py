@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Optimizers of tables that are others than the model's own."""
 
 from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Applies aggregated gradients: dense ones by Keras itself, rows by a rule or by Keras itself."""
 
 from typing import (

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Trains a model of DeepCTR on made clicks: a user's script, in plain tf.keras.
 
 Usage: deepctr_model.py MODEL

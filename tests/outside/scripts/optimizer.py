@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Trains a small model with an optimizer of somebody's package: a user's script, in plain Keras.
 
 Usage: optimizer.py NAME

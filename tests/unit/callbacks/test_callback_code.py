@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Which callbacks may end an epoch early, and which change a rate or the model."""
 
 import pytest

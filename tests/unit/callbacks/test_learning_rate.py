@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Rates that follow a schedule, whatever order Horovod has its arguments in."""
 
 import cases

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """`kp.callbacks.ModelCheckpoint` in one process: what it keeps, and what it refuses."""
 
 import os

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """One bar for the job. `tests/parallel/test_example.py` has it on several workers."""
 
 import contextlib

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Saving by the clock of rank 0, with clocks that the test moves on."""
 
 import pytest

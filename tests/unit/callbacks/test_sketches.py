@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """How workers tell by a few numbers whether their weights are the same."""
 
 import numpy as np

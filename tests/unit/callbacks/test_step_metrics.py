@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Metrics of steps in one process. `tests/parallel/test_behaviour.py` has them on two workers."""
 
 import glob

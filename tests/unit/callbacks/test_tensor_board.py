@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """TensorBoard's files. `tests/parallel/test_behaviour.py` compares them with plain Keras's."""
 
 import glob

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Chains of a base and deltas as files: when a base is written, and what a kill leaves."""
 
 import json

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Saves of what has changed, in one process: whatever wrote a row, none of them is missed."""
 
 import os

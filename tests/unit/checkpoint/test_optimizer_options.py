@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The options of a `ParallaxOptimizer` stay with the file of a model."""
 
 import os

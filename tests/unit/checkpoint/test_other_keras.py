@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """A checkpoint of TensorFlow 1.11 goes on with TensorFlow 2, and the other way round."""
 
 import h5py

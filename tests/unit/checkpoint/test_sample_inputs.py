@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Inputs that are made from shapes: of any size, valid ids, more cautious with each try."""
 
 import numpy as np

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Rows of a base with deltas over it: any block of them, from any number of shards."""
 
 import numpy as np

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Slots of TensorFlow's optimizers go by name of slot and of variable."""
 
 import former_files

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The cause of a failed job, from lines as workers and Horovod print them."""
 
 import pytest

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Where `horovodrun` is, and what is said if that is not where a shell looks."""
 
 import os

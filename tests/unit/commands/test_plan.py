@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """`keras-parallax plan`, on models as people have them.
 
 Everything runs in one other process, because it imports both Keras packages and enters strategies:

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """`keras-parallax run --output`: a file for each worker, and rank 0's lines on the terminal."""
 
 import os

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """A dedicated server: which worker's answer counts, and a port that another process has."""
 
 import socket

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The text of a `SystemExit` that ends a process is noted, and nothing else is."""
 
 import subprocess

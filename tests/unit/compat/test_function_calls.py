@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Functions of TensorFlow 2 that look up rows are not called, and do the same."""
 
 import contextlib

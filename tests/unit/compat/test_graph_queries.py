@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Questions to a TensorFlow graph, and the order of reads and writes."""
 
 import os

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What is said when TensorFlow, Keras or Horovod is missing or of a wrong version."""
 
 import glob

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Gradients of rows with Keras 3's JAX backend: a step pushes those that it has computed."""
 
 import numpy as np

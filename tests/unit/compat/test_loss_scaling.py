@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Models that compute in half precision: who scales their loss, and what a checkpoint keeps."""
 
 import cases

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Formulas for rows against the sparse updates of Keras's own optimizers that take rows."""
 
 import numpy as np

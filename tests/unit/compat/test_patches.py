@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What is changed of Keras, TensorFlow and the process is listed, and changed in one place."""
 
 import ast

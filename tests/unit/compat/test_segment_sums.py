@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Sums of rows by segment against NumPy, and which rows are sorted for them."""
 
 import numpy as np

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """A session asks itself before it does what TensorFlow and Keras ask of it."""
 
 import contextlib

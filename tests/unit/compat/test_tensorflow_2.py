@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What scripts for TensorFlow 2 are told: of optimizers, of eager execution, of Keras 3."""
 
 import contextlib

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What a `tf.train.Optimizer` keeps is found by its slots, and how it takes rows by its class."""
 
 import pytest

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """At which batch of an epoch `fit` goes on: by the data, then and now."""
 
 import numpy as np

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """How Horovod is installed: from a wheel that is kept in the user's cache, or compiled anew."""
 
 import os

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """`keras-parallax plan` describes models of Keras 3 as their training would, without values."""
 
 import importlib.util

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The sampled softmax of `examples/keras3/language_model.py` stands for the exact one."""
 
 import json

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The notebook of `examples/keras3/` runs from its first cell to its last, in one process."""
 
 import json

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The slots of tables are those that Keras 3 has, by their names and start values."""
 
 import json

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Keras 3's own tests, which its wheel has, pass in a strategy's scope as they do outside of it."""
 
 import os

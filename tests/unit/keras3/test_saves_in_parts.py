@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Checkpoints of Keras 3 models in several parts: which are written, kept, and refused."""
 
 import json

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Start values that are made by rows are those that plain Keras makes of the same seed."""
 
 import os

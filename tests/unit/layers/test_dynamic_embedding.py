@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """`kp.layers.DynamicEmbedding` in one process, against plain Keras on ids that a dict numbers."""
 
 import contextlib

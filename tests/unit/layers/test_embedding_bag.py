@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """`kp.layers.EmbeddingBag` in one process, against TensorFlow's `embedding_lookup_sparse`."""
 
 import itertools

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Which phase an operation belongs to. `tests/parallel/test_behaviour.py` has real graphs."""
 
 from typing import NamedTuple

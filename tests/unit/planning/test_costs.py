@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What a step costs, against the formulas of Parallax and against counting by hand."""
 
 import numpy as np

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """How full tables are is told of those whose rows ids are given, and of no others."""
 
 import numpy as np

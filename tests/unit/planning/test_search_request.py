@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What may be asked of a search for the number of shards, and the shards that tables begin with."""
 
 import pytest

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """When tables may move. On workers they do so in `tests/parallel/test_search.py`."""
 
 from typing import Any, NamedTuple

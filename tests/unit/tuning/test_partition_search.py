@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The choices that `partitions='search'` keeps: for the next job, and no reason to end this one."""
 
 import multiprocessing

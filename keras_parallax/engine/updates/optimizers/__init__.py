@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """One module for each optimizer: it holds all that the engine knows of the optimizer.
 
 A module has the optimizer's row formula once, on tensors, and a `KnownOptimizer`. The latter says

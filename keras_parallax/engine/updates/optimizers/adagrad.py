@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Adagrad. A row without a gradient stands still, in Keras and here."""
 
 from typing import Any, List, NamedTuple

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Adagrad with dual averaging, which only `tf.train` has."""
 
 from keras_parallax.engine.updates.optimizers.known_optimizer import (

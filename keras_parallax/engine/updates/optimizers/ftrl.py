@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """FTRL-Proximal. Keras and TensorFlow update rows by kernels of TensorFlow, and nothing else does.
 
 So there is no formula here, and `sparse_update='lazy'` is no different: rows without a gradient

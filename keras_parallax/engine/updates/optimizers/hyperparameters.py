@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Hyperparameters of optimizers of Keras 2.2.4, as tensors, the way Keras computes them."""
 
 import numbers

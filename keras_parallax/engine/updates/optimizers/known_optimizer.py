@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What is known of an optimizer: its formula for rows, and what each family of classes does."""
 
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Lion: each row moves by the learning rate, in the direction of the sign of a mean.
 
 The formula is algorithm 2 of "Symbolic Discovery of Optimization Algorithms" (arXiv 2302.06675).

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """RMSprop. Keras 2.2.4 has no centered RMSprop and no momentum in it; `OptimizerV2` has both."""
 
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple

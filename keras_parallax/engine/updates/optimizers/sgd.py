@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """SGD, with momentum and Nesterov's momentum or without."""
 
 from typing import Any, Dict, List, NamedTuple, Optional

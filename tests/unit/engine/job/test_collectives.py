@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """How a worker waits in a collective, and what keeps TensorFlow from merging two.
 
 TensorFlow merges two of Horovod's operations of the same input. Which of the two names is left

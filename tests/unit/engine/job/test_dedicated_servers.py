@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """How a job assigns a server to itself, and finds out whether one serves it; the server is here."""
 
 import socket

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What a job makes of the hosts that may connect, and of kernels that do not enforce it."""
 
 import logging

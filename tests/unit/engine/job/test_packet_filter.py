@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What a program for the kernel accepts, by an interpreter of the instructions that are used."""
 
 import ipaddress

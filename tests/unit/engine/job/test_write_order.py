@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Who goes on among workers that have come to a write of a sharded table."""
 
 from keras_parallax.engine.failures.diagnosis import AWAITED_SECONDS, diagnose, report_due

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """One thread at a time changes a graph, and those that act for it do so, too."""
 
 import threading

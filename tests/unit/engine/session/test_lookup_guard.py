@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Checks of ids where a graphics card may look them up, which itself would return zeros."""
 
 import numpy as np

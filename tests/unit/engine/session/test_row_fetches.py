@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What of a session's fetches is moved in blocks, and what stands for rows meanwhile."""
 
 import numpy as np

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What a training step runs in place of what it is asked to: states are written after gradients."""
 
 import cases

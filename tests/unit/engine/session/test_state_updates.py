@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What layers and metrics write waits for the gradients of a step, and for what is fetched."""
 
 from frameworks import tf

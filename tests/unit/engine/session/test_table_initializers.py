@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Lookup tables of TensorFlow 2 are initialized before the first run that reads them."""
 
 import importlib

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Which runs may change variables, and how they are counted between training steps."""
 
 from types import SimpleNamespace

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What of a run has to be noted for those who watch which rows of a table are written."""
 
 from types import SimpleNamespace

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """A synchronous step ends for a worker when every owner has updated its shards."""
 
 import pytest

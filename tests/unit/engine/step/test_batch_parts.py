@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Losses that Keras divides by what masks and sample weights sum up to, in one process."""
 
 import cases

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """How a model's training step is built, and what is left of one that is refused."""
 
 from typing import Any, NamedTuple

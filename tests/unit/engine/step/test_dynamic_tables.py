@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Plans in which workers would number raw ids alone, or rows change under them, are refused."""
 
 from types import SimpleNamespace

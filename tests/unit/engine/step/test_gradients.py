@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The gradients of a step: what is exchanged, what waits for what, and how often things count."""
 
 import numpy as np

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What the training function of a model reports, and which sample weights it takes."""
 
 from types import SimpleNamespace

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The operations of a term show whether it is a mean or a sum, where they can."""
 
 import cases

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Which terms of a loss are known to be sums over a batch, and which have to be tried."""
 
 import pytest

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Losses of a script's own are tried with the first batch: sums, means, and neither.
 
 One process with `accumulate_steps` averages batches, as several workers do.

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The operations of a step: built once, and none of what is another's."""
 
 import numpy as np

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What a worker computes of its own batch: tensors or rows, within bounds, and which it counts."""
 
 import numpy as np

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Queues of one name are one queue, whoever makes them, and closing them ends a wait."""
 
 import threading

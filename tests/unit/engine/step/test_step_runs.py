@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """When gradients that were added up are exchanged, and what observers hear of it."""
 
 import contextlib

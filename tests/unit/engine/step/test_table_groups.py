@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Which tables are grouped, and that the rows of a group are those of its tables."""
 
 import numpy as np

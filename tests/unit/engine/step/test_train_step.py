@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """A model's training step in one process, as callbacks and checkpoints use it."""
 
 import numpy as np

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Half precision keeps the digits of a row, however small its numbers are."""
 
 import horovod.tensorflow as hvd

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """First values of rows follow from the id alone, and ids are spread evenly over shards."""
 
 import dynamic

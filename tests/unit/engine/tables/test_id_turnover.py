@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Ids get rows and lose them as a model in plain Python says, in any number of shards."""
 
 import contextlib

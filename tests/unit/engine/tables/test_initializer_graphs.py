@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Other graphs make the values that an initializer makes, as a whole and in blocks."""
 
 import cases

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Lookups in loops and branches, made before them: the same values and the same gradients."""
 
 import numpy as np

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """How tables of a model that is built become sharded ones, and which stay where they are."""
 
 from types import SimpleNamespace

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The rows of a table and of its shards, and what flows back to them."""
 
 import numpy as np

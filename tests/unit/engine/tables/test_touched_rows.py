@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Marks of rows that were written, and rows that are read as if they followed each other."""
 
 import contextlib

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What is known of any optimizer, and what the graph of its updates tells of its slots."""
 
 from types import SimpleNamespace

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Aggregated gradients are clipped as Keras clips them, with norms over all workers' shards."""
 
 from typing import NamedTuple, Optional

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Updates by TensorFlow's kernels against Keras's own formulas, and where they are not used."""
 
 import cases

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Which variables optimizers update: as many on every worker, each by one optimizer."""
 
 from typing import Any, List, NamedTuple

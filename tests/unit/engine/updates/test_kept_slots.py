@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Which slots of shards an optimizer has already."""
 
 from typing import Any, List, NamedTuple

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Which kind of optimizer an object is: Keras's own, TensorFlow's or a user's."""
 
 import cases

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Optimizers of users that ask for gradients in their own ways, against plain Keras."""
 
 import cases

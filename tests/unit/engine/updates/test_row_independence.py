@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Whether the updates of a variable are computed row by row, as their graph tells."""
 
 from types import SimpleNamespace

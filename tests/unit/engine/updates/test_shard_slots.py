@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """An optimizer's slots of tables: where they lie, who makes them, and what later steps find."""
 
 from typing import Any, NamedTuple

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The updates of a step, and what every worker must hold the same values of."""
 
 import numpy as np

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Numbers are rounded to one of their 16-bit neighbours, as often as they are near to it."""
 
 import numpy as np

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Row formulas against Keras's own formulas, and what lazy updates leave alone.
 
 An optimizer of Keras that is added gets a line in `OPTIMIZERS`.

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The momenta of Nadam, whose product only its own updates write."""
 
 from types import SimpleNamespace

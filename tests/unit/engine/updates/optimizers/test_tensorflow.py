@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """The known optimizers of TensorFlow move each row by itself, in one shard or in several.
 
 An optimizer of TensorFlow that is added gets a line in `COMPARED`, where the names of those of
