@@ -3,8 +3,8 @@
 # Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Checks that every source file begins with its license; `make lint` runs it, `make format` mends.
 
-    python scripts/check_headers.py           fails where the two lines above are missing
-    python scripts/check_headers.py --write   writes them there
+python scripts/check_headers.py           fails where the two lines above are missing
+python scripts/check_headers.py --write   writes them there
 """
 
 import subprocess
