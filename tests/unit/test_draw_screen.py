@@ -16,7 +16,7 @@ _spec.loader.exec_module(draw_screen)
 
 
 @pytest.mark.parametrize(
-    'printed, until, shown',
+    'output, until, shown',
     [
         ('one\n10%\r50%\r100%\nlast\n\n', None, ['one', '100%', 'last']),
         ('windows\r\nlines\r\n', None, ['windows', 'lines']),
@@ -24,8 +24,8 @@ _spec.loader.exec_module(draw_screen)
         ('one\nSaved: much\n', 'Saved', ['one', 'Saved: much']),
     ],
 )
-def test_a_screen_has_what_a_terminal_shows_in_the_end(printed, until, shown):
-    assert draw_screen.screen_of(printed, until) == shown
+def test_a_screen_has_what_a_terminal_shows_in_the_end(output, until, shown):
+    assert draw_screen.screen_of(output, until) == shown
 
 
 def test_an_end_that_never_comes_is_refused():
