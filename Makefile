@@ -119,7 +119,7 @@ SCREEN := tests/parallel/test_screen.py::test_there_are_few_lines_besides_traini
 # That, and what reads the insides of Keras and TensorFlow; the longest first, as above.
 CORE := $(addprefix tests/cluster/test_,keras3_on_hosts.py who_may_talk.py) \
 	tests/parallel/test_remedies.py \
-	$(addprefix tests/parallel/test_keras3_,lives.py memory.py saving.py examples.py) $(KERAS_3) \
+	$(addprefix tests/parallel/test_keras3_,lives.py memory.py saving.py former.py examples.py) $(KERAS_3) \
 	$(EQUALITY) $(LOSSES) $(LIVES) tests/parallel/test_cards.py $(SCREEN) \
 	$(addprefix tests/unit/,callbacks checkpoint compat engine/step engine/tables engine/updates keras3 layers)
 

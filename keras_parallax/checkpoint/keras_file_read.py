@@ -78,14 +78,17 @@ def read_configs(file: HdfGroup) -> Configs:
     Returns:
         `Configs`.
     """
-    version, model, training = (
-        _attribute(file, name) for name in ('keras_version', 'model_config', 'training_config')
-    )
+    model, training = (_attribute(file, name) for name in ('model_config', 'training_config'))
     return Configs(
-        package_that_wrote(version or ''),
+        package_that_wrote(version_of(file)),
         json.loads(model) if model else None,
         json.loads(training) if training else None,
     )
+
+
+def version_of(file: HdfGroup) -> str:
+    """The version of Keras that wrote a file, `''` if the file does not tell."""
+    return _attribute(file, 'keras_version') or ''
 
 
 def _attribute(file: HdfGroup, name: str) -> Optional[str]:
@@ -226,7 +229,7 @@ def read_optimizer(model: Model, file: HdfGroup, mover: 'Mover') -> bool:
     expected = [tuple(weight.shape.as_list()) for weight in weights]
     given = [tuple(source.shape) for source in sources]
     found: Optional[Sequence[Optional[int]]] = range(len(given)) if expected == given else None
-    version = _attribute(file, 'keras_version') or ''
+    version = version_of(file)
     if found is None and other_keras.takes_rows(version) != other_keras.takes_rows(package.version):
         found = other_keras.places(expected, given)
     if found is None:

@@ -49,17 +49,17 @@ def places(
         [1]
         ```
     """
-    counters, of_file = _counters(expected), _counters(given)
-    slots, slots_of_file = expected[counters:], given[of_file:]
+    own, of_file = counters(expected), counters(given)
+    slots, slots_of_file = expected[own:], given[of_file:]
     both = min(len(slots), len(slots_of_file))
     unused = slots[both:] + slots_of_file[both:]
     if slots[:both] != slots_of_file[:both] or (both and set(unused) - {(1,)}):
         return None
-    first = [number if number < of_file else None for number in range(counters)]
+    first = [number if number < of_file else None for number in range(own)]
     return first + [of_file + number if number < both else None for number in range(len(slots))]
 
 
-def _counters(shapes: List[Tuple[int, ...]]) -> int:
+def counters(shapes: List[Tuple[int, ...]]) -> int:
     """How many weights come before the slots: single numbers, such as that of the steps."""
     return next((place for place, shape in enumerate(shapes) if shape), len(shapes))
 

@@ -165,6 +165,21 @@ def learning_rate_of(optimizer: Any) -> Any:
     return optimizer._get_current_learning_rate()
 
 
+def has_schedule(optimizer: Any) -> bool:
+    """Whether an optimizer computes its learning rate from the number of its steps."""
+    return not isinstance(optimizer._learning_rate, keras.Variable)
+
+
+def set_learning_rate(optimizer: Any, rate: float) -> None:
+    """Sets the learning rate of an optimizer that has no schedule."""
+    optimizer._learning_rate.assign(rate)
+
+
+def name_of_slot(variable: Any, name: str) -> str:
+    """The name that an optimizer gives the slot of a variable."""
+    return '%s_%s' % (variable.path.replace('/', '_'), name)
+
+
 def built_for(optimizer: Any) -> List[Any]:
     """The variables that an optimizer was built for."""
     return optimizer._trainable_variables

@@ -3,10 +3,11 @@
 """The files of Keras 3, in which tables are written and read block by block."""
 
 import contextlib
-from typing import Any, Callable, Dict, Iterable, Iterator, Mapping, NamedTuple, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Tuple, Union
 
 import h5py
 import numpy as np
+from keras.src.legacy.saving import legacy_h5_format
 from keras.src.saving import saving_lib
 
 from keras_parallax.compat import patches
@@ -74,6 +75,18 @@ class StoreOfBlocks:
             if isinstance(found, h5py.Dataset) and found.dtype == np.float32:
                 return found
         return self._store[key]
+
+
+def names_in(group: Any, attribute: str) -> List[str]:
+    """A list of names that a group of a file in the form of Keras 2 has; `[]` if it has none."""
+    names: List[str] = legacy_h5_format.load_attributes_from_hdf5_group(group, attribute)
+    return names
+
+
+def ordered_weights(layer: Any) -> List[Any]:
+    """The weights of a layer in the order that files in the form of Keras 2 have."""
+    weights: List[Any] = legacy_h5_format._legacy_weights(layer)
+    return weights
 
 
 def replace_memory_check(has_tables: Callable[[Any], bool]) -> None:

@@ -16,7 +16,7 @@ from keras_parallax.checkpoint import resume
 from keras_parallax.checkpoint.keras3_state import WEIGHTS, read_state, write_state
 from keras_parallax.compat import keras3_api
 from keras_parallax.errors import CheckpointError
-from keras_parallax.keras3 import optimizer, saves_in_parts
+from keras_parallax.keras3 import former_checkpoints, optimizer, saves_in_parts
 from keras_parallax.keras3.scope import Keras3Scope
 
 
@@ -92,8 +92,12 @@ def go_on(model: Any, path: Optional[str], scope: Keras3Scope) -> int:
     in_parts = resume.is_in_parts(job, path)
 
     def read() -> Optional[Dict[str, Any]]:
+        if not in_parts and job.rank:
+            return None
+        if former_checkpoints.is_former(path):
+            return former_checkpoints.read(model, path, (job.rank, job.size) if in_parts else None)
         if not in_parts:
-            return None if job.rank else _read(model, path, path)
+            return _read(model, path, path)
         with saves_in_parts.opened(path, (job.rank, job.size)) as file:
             return _read(model, path, file)
 

@@ -94,7 +94,7 @@ class _Wrapper(Mixin):
         def find() -> Any:
             return cast(TableStep, self._parallax_step).slot(table, called)
 
-        path = '%s_%s' % (reference_variable.path.replace('/', '_'), name)
+        path = keras3_api.name_of_slot(reference_variable, called)
         slot = keras3_api.new_weight(self, lambda: SlotVariable(path, table, find))
         self._track_variable(slot)
         return slot

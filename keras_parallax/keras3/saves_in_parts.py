@@ -19,7 +19,6 @@ from keras_parallax.checkpoint.write_parts import write_parts
 from keras_parallax.compat import keras3_api, keras3_files
 from keras_parallax.compat.keras3_variable import EngineVariable, RowsInParts
 from keras_parallax.engine.tables.row_transfer import Rows, ShardedRows
-from keras_parallax.errors import CheckpointError
 from keras_parallax.framework_types import HdfGroup
 from keras_parallax.keras3.scope import GRAPH, Keras3Scope
 from keras_parallax.keras3.sharded_tables import scope_of_graph
@@ -114,19 +113,10 @@ def opened(path: str, share: Tuple[int, int]) -> Iterator[str]:
     """While open, Keras loads the file whose path it gives with the rows that lie beside it.
 
     Args:
-        path: path of the folder.
+        path: path of the folder, of a model of Keras 3.
         share: `(number, of)`, which blocks of the rows this worker writes to the engine.
-
-    Raises:
-        CheckpointError: it was not saved by Keras 3.
     """
     manifest = read_manifest(path, checked=False)
-    if not manifest.model.endswith(WEIGHTS):
-        raise CheckpointError(
-            '%s was saved from a model of Keras 2, but this model is of Keras 3. Resume the '
-            'Keras 2 model from it, save the weights of that model by '
-            "save_weights('weights.h5'), and load this file by load_weights." % path
-        )
     with contextlib.ExitStack() as stack:
         files = stack.enter_context(PartFiles(path, keras_file_read.opened))
         rows: Dict[str, RowsInParts] = {

@@ -145,10 +145,8 @@ class Empty(Fresh):
 
 def newest_python():
     """The path of the newest Python that a stack can have, or `None`."""
-    with_pyenv = os.path.expanduser(
-        os.path.join(os.environ.get('PYENV_ROOT', '~/.pyenv'), 'versions')
-    )
-    found = glob.glob(os.path.join(with_pyenv, NEWEST + '.*', 'bin', 'python'))
+    pyenv = os.path.expanduser(os.environ.get('PYENV_ROOT', '~/.pyenv'))
+    found = glob.glob(os.path.join(pyenv, 'versions', NEWEST + '.*', 'bin', 'python'))
     found += [shutil.which('python' + NEWEST)]
     for python in filter(None, found):
         # A shim of pyenv is there even where no such Python is chosen.
