@@ -134,7 +134,7 @@ def _made_again(model: Model, custom_objects: Optional[Dict[str, Any]]) -> Model
     classes: Tuple[Any, ...] = type(model).__mro__
     maker = next(cls for cls in classes if 'from_config' in vars(cls))
     try:
-        known, config = dict(_objects_of(model), **(custom_objects or {})), model.get_config()
+        known, config = dict(_objects_of(model), **(custom_objects or {})), _config_of(model)
         if isinstance(config, dict) and 'layers' not in config:
             # Keras 2.15 and later describe such a class by those arguments
             # (`tests/unit/checkpoint/test_saved_model.py`, the case `own_class`).
@@ -147,6 +147,22 @@ def _made_again(model: Model, custom_objects: Optional[Dict[str, Any]]) -> Model
             'layers must not use tensors or variables of other layers but by being called.'
             % (type(error).__name__, error)
         ) from error
+
+
+def _config_of(model: Model) -> Any:
+    """A model's configuration, with the `InputLayer` that a `Sequential` begins with.
+
+    Keras 2.2.4 and `tf.keras` 1.11 leave it out. Without it the input has another name, and the type
+    of the first layer (`tests/unit/checkpoint/test_saved_model.py`, the case `input_layer`).
+    """
+    config = model.get_config()
+    if isinstance(config, dict) and 'layers' in config and 'input_layers' not in config:
+        first = next(iter(getattr(model, '_layers', ())), None)
+        name = type(first).__name__
+        if name == 'InputLayer' and config['layers'][0]['class_name'] != name:
+            layers = [{'class_name': name, 'config': first.get_config()}, *config['layers']]
+            return dict(config, layers=layers)
+    return config
 
 
 def _objects_of(model: Model) -> Dict[str, Any]:
