@@ -55,11 +55,13 @@ define TRY_NEXT
 endef
 
 define TRY_NEXT_KERAS_3
-	@echo 'To try next: text of your own, in .txt files; the JAX backend; a job that goes on.'
+	@echo 'To try next: text of your own, in .txt files; the JAX backend; a job that goes on; from how many hosts'
+	@echo 'on servers pay.'
 	@echo '  make demo$(STACK_ARG) DEMO_ARGS="--data DIR"'
 	@echo '  KERAS_BACKEND=jax make demo$(STACK_ARG)'
 	@echo '  make demo$(STACK_ARG) DEMO_ARGS="--checkpoint DIR --epochs 1"'
 	@echo '  make demo$(STACK_ARG) DEMO_ARGS="--checkpoint DIR --epochs 2"'
+	@echo '  cd examples/keras3 && ../../$(ENV)/bin/keras-parallax plan language_model:build_model --hosts 16 --density .02'
 endef
 
 demo-mnist: install ## The same with Horovod's first example, which reads digits (DEMO_ARGS=...)

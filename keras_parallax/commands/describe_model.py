@@ -5,17 +5,18 @@ No weight gets a value, so a table of any size takes no memory.
 """
 
 import contextlib
+import functools
 import importlib
 import json
 import os
 import sys
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple, cast
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple, cast
 
 import h5py
 
 from keras_parallax import layers, optimizers
 from keras_parallax.checkpoint import keras_file_read
-from keras_parallax.compat import keras_api, session_config
+from keras_parallax.compat import keras_api, loaded_keras3, session_config
 from keras_parallax.compat.keras_api import KerasPackage
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.engine.session import graph_scope
@@ -31,6 +32,7 @@ from keras_parallax.planning.plan import Update
 from keras_parallax.strategy import ParallaxStrategy
 
 _HDF5 = ('.h5', '.hdf5')
+_KERAS_3 = '.keras'
 
 
 class Description(NamedTuple):
@@ -40,10 +42,12 @@ class Description(NamedTuple):
         uses: a `VariableUse` for each trainable variable.
         updates: dict from names of variables to how the optimizer would update them, by rows if
             they are looked up; empty if no optimizer is known.
+        reasons: dict from names of tables of Keras 3 that every worker would hold to why, in words.
     """
 
     uses: List[VariableUse]
     updates: Dict[str, Update]
+    reasons: Mapping[str, str] = {}
 
 
 def describe(
@@ -52,10 +56,10 @@ def describe(
     """Builds a model and describes it.
 
     Args:
-        source: `'model.json'` (of `model.to_json`), `'model.h5'` (of `model.save`), or
-            `'module:function'`, a function without arguments that returns a Keras model, compiled
-            or not, and makes no strategy of its own. A model without a loss gets one of all its
-            outputs.
+        source: `'model.json'` (of `model.to_json`), `'model.h5'` (of `model.save`),
+            `'model.keras'` of Keras 3, or `'module:function'`, a function without arguments that
+            returns a Keras model, compiled or not, and makes no strategy of its own. A model
+            without a loss gets one of all its outputs.
         optimizer: name of a Keras optimizer; if `None`, the one that the model was compiled or
             saved with.
         sparse_update: `'exact'` or `'lazy'`; if `None`, that of the model's `ParallaxOptimizer`,
@@ -67,6 +71,9 @@ def describe(
     Raises:
         PlanError: there is no such model, or it cannot be built.
     """
+    of_keras3 = _describe_keras3(source, optimizer, sparse_update)
+    if of_keras3 is not None:
+        return of_keras3
     # A scope sees the regularizers only of packages that are imported by then.
     keras_api.keras_package('keras')
     with tf.Graph().as_default(), ParallaxStrategy():
@@ -106,9 +113,52 @@ def describe(
             )
 
 
+def _describe_keras3(
+    source: str, optimizer: Optional[str], sparse_update: Optional[str]
+) -> Optional[Description]:
+    """As `describe`; `None` if the source makes no model of Keras 3."""
+    is_file = source.endswith(_KERAS_3)
+    if is_file and not os.path.isfile(source):
+        raise PlanError('There is no file %s.' % source)
+    # What a module imports tells whether Keras 3 is in use.
+    make = None if is_file or _is_file_of_keras2(source) else _function(*_parts_of(source))
+    if not loaded_keras3.is_in_use():
+        if is_file:
+            raise PlanError('%s is a file of Keras 3, which is not in use here.' % source)
+        return None
+    # Only now: it imports Keras 3, and its backend.
+    from keras_parallax.keras3 import describing
+
+    if make is None and not is_file:
+        return None
+    with ParallaxStrategy():
+        found = describing.described(
+            make or functools.partial(describing.from_file, source),
+            source,
+            optimizer,
+            sparse_update,
+        )
+    return None if found is None else Description(*found)
+
+
+def _is_file_of_keras2(source: str) -> bool:
+    return source.endswith('.json') or source.endswith(_HDF5)
+
+
+def _parts_of(source: str) -> Tuple[str, str]:
+    """The module and the function that a source names."""
+    module, colon, function = source.partition(':')
+    if not (module and colon and function):
+        raise PlanError(
+            'The model must be given as a .json, .h5 or .keras file or as module:function, but %r '
+            'was given.' % source
+        )
+    return module, function
+
+
 def _load(source: str) -> Tuple[Model, KerasPackage, Any]:
     """Builds a model; returns it, its `KerasPackage`, and what is saved of its optimizer."""
-    if source.endswith('.json') or source.endswith(_HDF5):
+    if _is_file_of_keras2(source):
         if not os.path.isfile(source):
             raise PlanError('There is no file %s.' % source)
         try:
@@ -118,13 +168,7 @@ def _load(source: str) -> Tuple[Model, KerasPackage, Any]:
                 'No Keras model could be built from %s: %s. A model with layers of your own can be '
                 'given as module:function.' % (source, error)
             ) from error
-    module, colon, function = source.partition(':')
-    if not (module and colon and function):
-        raise PlanError(
-            'The model must be given as a .json or .h5 file or as module:function, but %r was '
-            'given.' % source
-        )
-    model = _function(module, function)()
+    model = _function(*_parts_of(source))()
     package = keras_api.found_package(model)
     if package is None:
         raise PlanError('%s returned %r, which is no Keras model.' % (source, model))

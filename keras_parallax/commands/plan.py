@@ -2,7 +2,7 @@
 
 import json
 import os
-from typing import Any, Callable, Dict, Iterable, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Sequence, Tuple, Union
 
 import click
 
@@ -187,8 +187,9 @@ def command(
 ) -> None:
     """Show where each variable of MODEL would go, and what a training step would cost.
 
-    MODEL is model.json (of model.to_json), model.h5 (of model.save), or module:function, a function
-    without arguments that returns a Keras model. No cluster is needed, and no memory for tables.
+    MODEL is model.json (of model.to_json), model.h5 or model.keras (of model.save), or
+    module:function, a function without arguments that returns a Keras model. No cluster is needed,
+    and no memory for tables.
     """
     if alpha:
         # Python hides a `DeprecationWarning` from those who run commands.
@@ -203,6 +204,7 @@ def command(
         description = describe(model, optimizer, sparse_update)
         plan = plan_for(description.uses, bandwidth=bandwidth, density=density, **options)
         plan = plan.with_updates(description.updates)._replace(model=model)
+        plan = _with_reasons(plan, description.reasons)
         if html is not None:
             # Writing opens the file, and one that is there stays if there is no page.
             page = plan.to_html(host_memory=host_memory)
@@ -266,6 +268,15 @@ def plan_for(
         fp16=Fp16(fp16, fp16_pulls),
         row_dtype=narrow,
     )
+
+
+def _with_reasons(plan: Plan, reasons: Mapping[str, str]) -> Plan:
+    """A plan that tells for some variables by name, in words, why every worker holds them."""
+    variables = [
+        planned._replace(reason=reasons.get(planned.name, planned.reason))
+        for planned in plan.variables
+    ]
+    return plan._replace(variables=tuple(variables))
 
 
 def _by_name(pairs: Pairs, tables: Sequence[VariableUse]) -> Dict[str, Any]:

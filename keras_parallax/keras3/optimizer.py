@@ -15,7 +15,7 @@ from keras_parallax.compat.stand_ins import sharing
 from keras_parallax.engine.step.agreement import check_agreement
 from keras_parallax.engine.step.exchange import MEAN
 from keras_parallax.engine.step.optimizer_settings import OptimizerSettings
-from keras_parallax.engine.updates.optimizers import rows_of_keras3
+from keras_parallax.engine.updates.optimizers import RowsOfKeras3, rows_of_keras3
 from keras_parallax.engine.updates.table_optimizers import TableOptimizers
 from keras_parallax.engine.updates.table_updates import EXACT, LAZY
 from keras_parallax.errors import PlanError, ScopeError, UnequalBatchesError
@@ -120,7 +120,8 @@ class _Wrapper(Mixin):
 
     def _new_step(self) -> Optional[TableStep]:
         tables = [variable.table for variable in self._parallax_tables]
-        if not tables:
+        rows = rows_of(self)
+        if not tables or rows is None:
             return None
         settings = self._parallax_settings
         options: Dict[str, Any] = dict(
@@ -136,8 +137,8 @@ class _Wrapper(Mixin):
             if not _is_table(variable)
             for name in _names_of(variable)
         }
-        numbers = _looked_up_with(self, self._parallax_tables)
-        return self._parallax_scope.new_step(tables, _rows_of(self), options, numbers, dense)
+        numbers = looked_up_with(self._parallax_tables, settings.sparse_update)
+        return self._parallax_scope.new_step(tables, rows, options, numbers, dense)
 
     def apply(self, grads: Sequence[Any], trainable_variables: Optional[Any] = None) -> None:
         """Updates variables by gradients, as in Keras, and tables by those of their rows."""
@@ -238,9 +239,9 @@ def _is_table(variable: Any) -> bool:
     return isinstance(variable, TableVariable)
 
 
-def _looked_up_with(optimizer: Any, tables: Sequence[TableVariable]) -> List[int]:
+def looked_up_with(tables: Sequence[TableVariable], sparse_update: str) -> List[int]:
     """For each table a number, the same for those that a functional model looks up alike."""
-    if optimizer._parallax_settings.sparse_update == LAZY:
+    if sparse_update == LAZY:
         # There a row with a gradient of zero moves, and one that is not looked up does not.
         return list(range(len(tables)))
     numbers: Dict[Any, int] = {}
@@ -258,16 +259,17 @@ def own_class(cls: type) -> type:
     return cls.__mro__[cls.__mro__.index(_Wrapper) + 1] if issubclass(cls, _Wrapper) else cls
 
 
-def _rows_of(optimizer: Any) -> Any:
+def rows_of(optimizer: Any) -> Optional[RowsOfKeras3]:
+    """The formula by which an optimizer of Keras 3 moves rows, if it is known."""
     cls = own_class(type(optimizer))
     if not cls.__module__.startswith('keras.'):
         return None
     return rows_of_keras3(cls.__name__, optimizer)
 
 
-def _why_dense(optimizer: Any) -> Optional[str]:
+def why_dense(optimizer: Any) -> Optional[str]:
     """Why no table can be sharded with an optimizer, in words."""
-    if _rows_of(optimizer) is None:
+    if rows_of(optimizer) is None:
         return 'the formula of %s for rows is not known' % own_class(type(optimizer)).__name__
     for option in _OF_ALL:
         if getattr(optimizer, option, None):
@@ -277,7 +279,7 @@ def _why_dense(optimizer: Any) -> Optional[str]:
 
 def _with_dense_tables(optimizer: Any, variables: List[Any]) -> List[Any]:
     """Variables, in which tables that the optimizer cannot update by rows are Keras's own."""
-    reason = _why_dense(optimizer)
+    reason = why_dense(optimizer)
     if reason is None:
         return variables
     made = {}
@@ -304,7 +306,8 @@ def _check_models(optimizer: Any, variables: Sequence[Any]) -> None:
         for one in variables
     ]
     tables = [one for one in variables if _is_table(one)]
-    report.append(('lookups with the same ids', str(_looked_up_with(optimizer, tables))))
+    numbers = looked_up_with(tables, optimizer._parallax_settings.sparse_update)
+    report.append(('lookups with the same ids', str(numbers)))
     report.append(('optimizer', own_class(type(optimizer)).__name__))
     config = {name: str(value) for name, value in optimizer.get_config().items()}
     report.append(('optimizer config', str(sorted(config.items()))))

@@ -2,7 +2,7 @@
 
 An environment is fresh, and costs no download of TensorFlow: it sees the packages of the stack, but
 for those that a test wants it to lack, through links. pip takes the links for packages of somewhere
-else, which it never removes.
+else, which it never removes. One environment has nothing, and the newest Python.
 """
 
 import fnmatch
@@ -24,6 +24,9 @@ from keras_parallax.installing import system_packages
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 STACK = stack_name('%d.%d.0' % sys.version_info[:2])
 
+#: The newest Python of the newest stack; that stack's tests have an older one.
+NEWEST = '3.13'
+
 #: Which files of the stack's `site-packages` a package has.
 FILES = {
     'h5py': ['h5py', 'h5py-*', 'h5py.libs'],
@@ -36,9 +39,8 @@ FILES = {
 
 #: Commands that are not run, and why.
 NOT_RUN = {
-    remedies.HOROVOD_WITH_MPI: 'compiles for minutes, with Open MPI',
+    remedies.HOROVOD_WITH_MPI: 'compiles for minutes, with Open MPI; `make env MPI=1` runs it',
     remedies.HOROVOD_WITH_NCCL: 'needs the libraries of CUDA',
-    remedies.ANY_KERAS: 'TensorFlow 2 brings Keras, but for a broken environment',
     remedies.TENSORFLOW_GPU[STACK]: 'gigabytes of libraries for cards',
 }
 H5PY = remedies.H5PY if TF2 else remedies.H5PY_2
@@ -48,12 +50,19 @@ H5PY = remedies.H5PY if TF2 else remedies.H5PY_2
 def package(tmp_path_factory):
     """A folder in which pip has installed this package from its wheel."""
     folder = tmp_path_factory.mktemp('package')
+    pip = [sys.executable, '-m', 'pip', 'install', '-qq', '--no-deps', '--no-build-isolation']
+    sources = copied_sources(folder / 'sources')
+    subprocess.check_call(pip + ['--target', str(folder / 'installed'), sources])
+    return str(folder / 'installed')
+
+
+def copied_sources(folder):
+    """Copies what the package is built from to a folder, so that pip builds nothing in ours."""
+    folder.mkdir()
     for name in ('README.md', 'keras_parallax', 'keras_parallax_command.py', 'setup.py'):
         copy = shutil.copytree if os.path.isdir(os.path.join(ROOT, name)) else shutil.copy
         copy(os.path.join(ROOT, name), str(folder / name))
-    pip = [sys.executable, '-m', 'pip', 'install', '-qq', '--no-deps', '--no-build-isolation']
-    subprocess.check_call(pip + ['--target', str(folder / 'installed'), str(folder)])
-    return str(folder / 'installed')
+    return str(folder)
 
 
 class Fresh:
@@ -122,6 +131,28 @@ def fresh(tmp_path, package):
     return lambda *without: Fresh(tmp_path, package, without)
 
 
+class Empty(Fresh):
+    """A virtual environment of another Python with this package and what pip brings with it."""
+
+    def __init__(self, python, folder):
+        self.folder = str(folder / 'venv')
+        subprocess.check_call([python, '-m', 'venv', self.folder])
+        pip = [os.path.join(self.folder, 'bin', 'pip'), 'install', '-qq']
+        subprocess.check_call(pip + [copied_sources(folder / 'package')])
+
+
+def newest_python():
+    """The path of the newest Python that a stack can have, or `None`."""
+    with_pyenv = os.path.expanduser(os.path.join(os.environ.get('PYENV_ROOT', '~/.pyenv'), 'versions'))
+    found = glob.glob(os.path.join(with_pyenv, NEWEST + '.*', 'bin', 'python'))
+    found += [shutil.which('python' + NEWEST)]
+    for python in filter(None, found):
+        # A shim of pyenv is there even where no such Python is chosen.
+        if subprocess.call([python, '-c', 'import venv'], stderr=subprocess.DEVNULL) == 0:
+            return python
+    return None
+
+
 def install_broken_horovod(packages):
     """Writes what pip installs of Horovod where it compiles it without TensorFlow."""
     name = 'horovod-%s.dist-info' % horovod.__version__
@@ -162,6 +193,30 @@ def test_a_missing_tensorflow_is_got(fresh):
     else:
         assert environment.run(line)[0] == 0
 
+
+@pytest.mark.skipif(not TF2, reason='the newest Python has the newest TensorFlow only')
+@pytest.mark.skipif(newest_python() is None, reason='there is no Python ' + NEWEST)
+def test_what_messages_prescribe_leads_from_nothing_to_two_workers(tmp_path):
+    environment = Empty(newest_python(), tmp_path)
+    environment.mend('python -c "import keras_parallax"', [remedies.TENSORFLOW[STACK]])
+    # What TensorFlow and this package bring would hide what is prescribed.
+    assert environment.run('pip uninstall -y keras tf-keras')[0] == 0
+    environment.mend('python -c "import keras_parallax"', [remedies.ANY_KERAS])
+    assert environment.run('pip uninstall -y h5py jinja2')[0] == 0
+    environment.mend('keras-parallax doctor', [remedies.KERAS[STACK], H5PY, remedies.HOROVOD])
+    environment.mend("python -c '%s'" % DRAW, [remedies.JINJA2, remedies.MATPLOTLIB])
+    (tmp_path / 'venv' / 'two.py').write_text(TWO)
+    code, said = environment.run('keras-parallax run -np 2 two.py')
+    assert code == 0 and '[0, 1] of 2' in said, said
+
+
+TWO = """
+import keras_parallax as kp
+with kp.ParallaxStrategy() as strategy:
+    ranks = strategy._job.gather(strategy.rank)
+if strategy.is_chief:
+    print(sorted(ranks), 'of', strategy.size)
+"""
 
 DRAW = """
 from keras_parallax import html_templates
@@ -215,6 +270,7 @@ def test_debian_has_the_system_packages(tmp_path):
 
 def test_every_remedy_of_this_stack_is_run_or_says_why_not():
     run = {
+        remedies.ANY_KERAS,
         remedies.HOROVOD,
         remedies.TENSORFLOW[STACK],
         remedies.KERAS[STACK],

@@ -1,0 +1,129 @@
+"""Describes a model of Keras 3 in the plan's plain terms; no table gets values, none is trained."""
+
+import json
+import zipfile
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
+
+from keras_parallax.compat.keras3_api import keras
+from keras_parallax.compat.keras3_variable import TableVariable
+from keras_parallax.engine.updates.optimizers import RowsOfKeras3
+from keras_parallax.engine.updates.table_updates import EXACT, LAZY
+from keras_parallax.errors import PlanError, ScopeError
+from keras_parallax.keras3 import optimizer as optimizer_module
+from keras_parallax.keras3.scope import open_scope
+from keras_parallax.planning.classify import VariableUse
+from keras_parallax.planning.planned_variables import Update
+
+
+class Description(NamedTuple):
+    """A model in plain terms.
+
+    Attributes:
+        uses: a `VariableUse` for each trainable variable.
+        updates: dict from names of variables to how the optimizer would update them; empty if no
+            optimizer is known.
+        reasons: dict from names of tables that every worker would hold to why, in words.
+    """
+
+    uses: List[VariableUse]
+    updates: Dict[str, Update]
+    reasons: Dict[str, str]
+
+
+def described(
+    make: Callable[[], Any], source: str, optimizer: Optional[str], sparse_update: Optional[str]
+) -> Optional[Description]:
+    """Describes the model that a function makes in the open scope of a strategy.
+
+    Args:
+        make: function without arguments that returns a model, or a pair of a model and the config
+            of the optimizer that a file has.
+        source: where the model is from, for errors.
+        optimizer: as for `describe_model.describe`.
+        sparse_update: as for `describe_model.describe`.
+
+    Returns:
+        The `Description`; `None` if what the function makes is no model of Keras 3.
+
+    Raises:
+        PlanError: the model has no weights, or there is no such optimizer.
+    """
+    try:
+        model, saved = _pair(make())
+    except ScopeError:
+        # The scope refuses the layers of a model of Keras 2, before they have weights.
+        return None
+    if not isinstance(model, keras.Model):
+        return None
+    if not model.built:
+        raise PlanError(
+            'The model of %s has no weights yet: give it a keras.Input, or call it on a batch.'
+            % source
+        )
+    chosen = _optimizer(optimizer or saved) or getattr(model, 'optimizer', None)
+    settings = getattr(chosen, '_parallax_settings', None)
+    way = sparse_update or (settings.sparse_update if settings else EXACT)
+    for_all = optimizer_module.why_dense(chosen) if chosen is not None else None
+    scope: Any = open_scope()
+    variables = model.trainable_variables
+    tables = [] if for_all else [one for one in variables if isinstance(one, TableVariable)]
+    numbers = dict(zip(map(id, tables), optimizer_module.looked_up_with(tables, way)))
+    rows = optimizer_module.rows_of(chosen) if chosen is not None else None
+    uses, updates, reasons = [], {}, {}
+    for variable in variables:
+        is_table = isinstance(variable, TableVariable)
+        name = variable.table.name if is_table else variable.path
+        shape = tuple(variable.table.shape if is_table else variable.shape)
+        number = numbers.get(id(variable))
+        if number is not None:
+            uses.append(VariableUse(name, shape, 'float32', lookups=1, ids_key=number))
+        else:
+            uses.append(VariableUse(name, shape, str(variable.dtype), whole_reads=('loss',)))
+            reasons[name] = (for_all if is_table else scope.reasons.get(name)) or 'not looked up'
+        if rows is not None:
+            updates[name] = _update(chosen, rows, way, number is not None)
+    return Description(uses, updates, reasons)
+
+
+def from_file(path: str) -> Any:
+    """The model of a `.keras` file without the values of its weights, and its optimizer's config.
+
+    Raises:
+        PlanError: it is no such file, or has layers that are not known.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            config = json.loads(archive.read('config.json').decode('utf-8'))
+        # To compile it would build the slots of whole tables.
+        compiled = config.pop('compile_config', None) or {}
+        return keras.saving.deserialize_keras_object(config), compiled.get('optimizer')
+    except (zipfile.BadZipFile, OSError, KeyError, ValueError, TypeError) as error:
+        raise PlanError(
+            'No model of Keras 3 could be built from %s: %s. A model with layers of your own can '
+            'be given as module:function.' % (path, error)
+        ) from error
+
+
+def _pair(made: Any) -> Any:
+    return made if isinstance(made, tuple) and len(made) == 2 else (made, None)
+
+
+def _optimizer(given: Any) -> Any:
+    if given is None:
+        return None
+    try:
+        return keras.optimizers.get(given)
+    except (ValueError, TypeError) as error:
+        raise PlanError('No Keras optimizer could be made of %r: %s' % (given, error)) from error
+
+
+def _update(optimizer: Any, rows: RowsOfKeras3, way: str, is_sharded: bool) -> Update:
+    slots = float(len(rows.slots))
+    if not is_sharded:
+        return Update('the whole variable, as in Keras', whole=True, slots=slots)
+    if way == LAZY:
+        return Update("touched rows only: 'lazy'", slots=slots)
+    name = optimizer_module.own_class(type(optimizer)).__name__
+    if rows.moves_all_rows:
+        return Update('all rows in each step, as in %s' % name, whole=True, slots=slots)
+    return Update('touched rows only, which is exact for %s' % name, slots=slots)
