@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 """Does what a page tells its reader to do, and writes what the commands print into the page.
 
-`make docs-outputs` runs it, once on each stack. `tests/cluster/test_guide.py` does the same without writing. A page
-consists of fenced blocks, which are read like this:
+`make docs-outputs` runs it, once on each stack. `tests/cluster/test_guide.py` does the same and
+writes nothing. The fenced blocks of a page are read like this:
 
 - a block with a title, as in ```` ```python title="train.py" ````, is a file; a `diff` with a title
   changes that file. Blocks of code without a title are only looked at;
 - `bash` is run, line by line;
 - `text` is a part of what the last command printed, one line below the other;
 - `**Keras 3**` or `**Keras 2**` on a line of its own says for which Keras the next block is;
-- `<!-- fails -->` says that the next command fails, `<!-- kill rank 1 at: TEXT -->` that a worker is
-  killed when that text is printed.
+- `<!-- fails -->` says that the next command fails, `<!-- kill rank 1 at: TEXT -->` that a worker
+  is killed when that text is printed.
 
 Numbers with a decimal point, and those of time, may differ from one run to the next. All else has
 to be printed as the page has it.
@@ -46,7 +46,7 @@ _VARYING = re.compile(
     r'\d{4}-\d\d-\d\d-\d{6}|\d[\d,]*\.\d+(?:e[+-]?\d+)?|\d[\d,]*(?= ?[mun]?s\b)|\b[mun]?s(?=/)|'
     r'(?<=[\d.]) ?[mun]?s\b|(?<=on host )\S+|\d[\d,]*(?= \w+/s\b)'
 )
-_MACHINE = re.compile(r'(on )\d+ cores(,? on )\d+ \w+ \d{4}')
+_MACHINE = re.compile(r'(on )\d+ cores(,? on )\d+\s\w+ \d{4}')
 
 
 class Page(NamedTuple):
@@ -131,14 +131,16 @@ def blocks(lines: List[str], keras: Optional[int] = None) -> List[Block]:
 
 def patched(source: str, diff: List[str]) -> str:
     """A file after the changes of a diff, whose parts are separated by empty lines."""
+    file = source.splitlines()
     for part in '\n'.join(diff).split('\n\n'):
         lines = part.splitlines()
-        old = ''.join(line[1:] + '\n' for line in lines if line[0] in ' -')
-        new = ''.join(line[1:] + '\n' for line in lines if line[0] in ' +')
-        if ('\n' + source).count('\n' + old) != 1:
-            raise PageError('These lines are not once in the file:\n%s' % old)
-        source = ('\n' + source).replace('\n' + old, '\n' + new)[1:]
-    return source
+        old = [line[1:] for line in lines if line[0] in ' -']
+        new = [line[1:] for line in lines if line[0] in ' +']
+        places = [place for place in range(len(file)) if file[place : place + len(old)] == old]
+        if len(places) != 1:
+            raise PageError('These lines are %d times in the file: %s' % (len(places), old))
+        file[places[0] : places[0] + len(old)] = new
+    return '\n'.join(file) + '\n'
 
 
 def _form(line: str) -> str:

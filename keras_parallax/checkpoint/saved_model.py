@@ -152,17 +152,22 @@ def _made_again(model: Model, custom_objects: Optional[Dict[str, Any]]) -> Model
 def _config_of(model: Model) -> Any:
     """A model's configuration, with the `InputLayer` that a `Sequential` begins with.
 
-    Keras 2.2.4 and `tf.keras` 1.11 leave it out. Without it the input has another name, and the type
-    of the first layer (`tests/unit/checkpoint/test_saved_model.py`, the case `input_layer`).
+    Keras 2.2.4 and `tf.keras` 1.11 leave it out. Without it the input has another name, and the
+    type of the first layer (`tests/unit/checkpoint/test_saved_model.py`, the case `input_layer`).
     """
     config = model.get_config()
-    if isinstance(config, dict) and 'layers' in config and 'input_layers' not in config:
-        first = next(iter(getattr(model, '_layers', ())), None)
-        name = type(first).__name__
-        if name == 'InputLayer' and config['layers'][0]['class_name'] != name:
-            layers = [{'class_name': name, 'config': first.get_config()}, *config['layers']]
-            return dict(config, layers=layers)
-    return config
+    is_sequential = isinstance(model, keras_api.package_of(model).module.models.Sequential)
+    if not is_sequential or config['layers'][0]['class_name'] == 'InputLayer':
+        return config
+    (tensor,), (name,) = model.inputs, model.input_names
+    of_input = {
+        'batch_input_shape': tuple(tensor.get_shape().as_list()),
+        'dtype': tensor.dtype.base_dtype.name,
+        'sparse': isinstance(tensor, tf.SparseTensor),
+        'name': name,
+    }
+    first = {'class_name': 'InputLayer', 'config': of_input}
+    return dict(config, layers=[first, *config['layers']])
 
 
 def _objects_of(model: Model) -> Dict[str, Any]:

@@ -26,8 +26,8 @@ _NOTICED_BY_TENSORFLOW = re.compile(
     r'WorkerFailedError)\b|.*Horovod has been shut down'
 )
 _STATUS = re.compile(r'Process (?P<rank>\d+) exit with status code (?P<code>\d+)')
-#: What the shell and the launcher write among a worker's lines when it has been ended, maybe after the
-#: bar that it was drawing.
+#: What the shell and the launcher write among a worker's lines when it has been ended, maybe after
+#: the bar that it was drawing.
 _WAS_ENDED = re.compile(r'(?:Terminated|Killed)$|.*' + _STATUS.pattern)
 
 #: How exit codes of processes tell a signal that has ended them.

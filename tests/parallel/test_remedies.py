@@ -143,7 +143,9 @@ class Empty(Fresh):
 
 def newest_python():
     """The path of the newest Python that a stack can have, or `None`."""
-    with_pyenv = os.path.expanduser(os.path.join(os.environ.get('PYENV_ROOT', '~/.pyenv'), 'versions'))
+    with_pyenv = os.path.expanduser(
+        os.path.join(os.environ.get('PYENV_ROOT', '~/.pyenv'), 'versions')
+    )
     found = glob.glob(os.path.join(with_pyenv, NEWEST + '.*', 'bin', 'python'))
     found += [shutil.which('python' + NEWEST)]
     for python in filter(None, found):
