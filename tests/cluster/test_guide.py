@@ -71,4 +71,4 @@ def test_a_job_of_the_guide_goes_on_where_it_was_saved(shown):
 
 
 def test_the_exported_model_of_the_guide_knows_odd_ids(shown):
-    assert float(shown['7'].strip('[]')) > 0.6
+    assert float(shown['7'].strip('[]')) > 0.55
