@@ -1,7 +1,7 @@
 # Copyright 2026 The keras-parallax authors.
 # Licensed under the Apache License, Version 2.0; see the file LICENSE.
 .DEFAULT_GOAL := help
-.PHONY: help env install demo demo-mnist demo-nmt demo-skip-thoughts demo-resnet50 demo-criteo demo-two-tower test test-all test-equality test-core test-keras3 test-unit test-parallel test-outside fuzz lint format layers docs dist image bench bench-one bench-smoke bench-gpu bench-soak clean distclean
+.PHONY: help env install demo demo-mnist demo-nmt demo-skip-thoughts demo-resnet50 demo-criteo demo-two-tower test test-all test-equality test-core test-keras3 test-unit test-parallel test-outside fuzz lint format layers docs docs-outputs dist image bench bench-one bench-smoke bench-gpu bench-soak clean distclean
 
 # The environment of the stack that STACK names, or else of the first one whose Python is there. Asked
 # for where it is first needed.
@@ -117,7 +117,7 @@ KERAS_3 := tests/parallel/test_keras3.py tests/parallel/test_keras3_behaviour.py
 SCREEN := tests/parallel/test_screen.py::test_there_are_few_lines_besides_training_and_a_file_of_each_rank_has_all
 
 # That, and what reads the insides of Keras and TensorFlow; the longest first, as above.
-CORE := $(addprefix tests/cluster/test_,keras3_on_hosts.py who_may_talk.py) \
+CORE := $(addprefix tests/cluster/test_,guide.py keras3_on_hosts.py who_may_talk.py) \
 	tests/parallel/test_remedies.py \
 	$(addprefix tests/parallel/test_keras3_,lives.py memory.py saving.py former.py examples.py) $(KERAS_3) \
 	$(EQUALITY) $(LOSSES) $(LIVES) tests/parallel/test_cards.py $(SCREEN) \
@@ -182,6 +182,10 @@ layers: .venv-tools/stamp ## Draw which folder imports which, for docs/architect
 # The variable silences the theme's notice about a MkDocs 2 that is not used here.
 docs: .venv-tools/stamp ## Build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 .venv-tools/bin/mkdocs build --strict
+
+docs-outputs: install ## Run the guide and the examples, and write what they print; root (PAGES=... STACK=tf2.21)
+	@scripts/make_env.sh --cluster
+	$(RUN) $(ENV)/bin/python scripts/docs_outputs.py $(PAGES)
 
 # KERAS_PARALLAX_REPOSITORY is the address that links of the README lead into: see setup.py.
 dist: .venv-tools/stamp ## Build the wheel and the sdist into dist/ (KERAS_PARALLAX_REPOSITORY=https://...)

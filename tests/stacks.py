@@ -13,6 +13,7 @@ ON_TENSORFLOW_2 = (
     'tests/cluster/test_emulated_cluster.py',
     'tests/cluster/test_failures_on_hosts.py',
     'tests/cluster/test_full_disk.py',
+    'tests/cluster/test_guide.py',
     'tests/cluster/test_host_names.py',
     'tests/cluster/test_keras3_on_hosts.py',
     'tests/cluster/test_local_aggregation.py',

@@ -136,7 +136,7 @@ def _made_again(model: Model, custom_objects: Optional[Dict[str, Any]]) -> Model
     classes: Tuple[Any, ...] = type(model).__mro__
     maker = next(cls for cls in classes if 'from_config' in vars(cls))
     try:
-        known, config = dict(_objects_of(model), **(custom_objects or {})), model.get_config()
+        known, config = dict(_objects_of(model), **(custom_objects or {})), _config_of(model)
         if isinstance(config, dict) and 'layers' not in config:
             # Keras 2.15 and later describe such a class by those arguments
             # (`tests/unit/checkpoint/test_saved_model.py`, the case `own_class`).
@@ -149,6 +149,27 @@ def _made_again(model: Model, custom_objects: Optional[Dict[str, Any]]) -> Model
             'layers must not use tensors or variables of other layers but by being called.'
             % (type(error).__name__, error)
         ) from error
+
+
+def _config_of(model: Model) -> Any:
+    """A model's configuration, with the `InputLayer` that a `Sequential` begins with.
+
+    Keras 2.2.4 and `tf.keras` 1.11 leave it out. Without it the input has another name, and the
+    type of the first layer (`tests/unit/checkpoint/test_saved_model.py`, the case `input_layer`).
+    """
+    config = model.get_config()
+    is_sequential = isinstance(model, keras_api.package_of(model).module.models.Sequential)
+    if not is_sequential or config['layers'][0]['class_name'] == 'InputLayer':
+        return config
+    (tensor,), (name,) = model.inputs, model.input_names
+    of_input = {
+        'batch_input_shape': tuple(tensor.get_shape().as_list()),
+        'dtype': tensor.dtype.base_dtype.name,
+        'sparse': isinstance(tensor, tf.SparseTensor),
+        'name': name,
+    }
+    first = {'class_name': 'InputLayer', 'config': of_input}
+    return dict(config, layers=[first, *config['layers']])
 
 
 def _objects_of(model: Model) -> Dict[str, Any]:

@@ -28,6 +28,9 @@ _NOTICED_BY_TENSORFLOW = re.compile(
     r'WorkerFailedError)\b|.*Horovod has been shut down'
 )
 _STATUS = re.compile(r'Process (?P<rank>\d+) exit with status code (?P<code>\d+)')
+#: What the shell and the launcher write among a worker's lines when it has been ended, maybe after
+#: the bar that it was drawing.
+_WAS_ENDED = re.compile(r'(?:Terminated|Killed)$|.*' + _STATUS.pattern)
 
 #: How exit codes of processes tell a signal that has ended them.
 _BY_SIGNAL = 128
@@ -91,7 +94,8 @@ class FailureCause:
             self._last_lines[rank] = line
             self._take_traceback(rank, line, at, sentence is not None)
         # A worker that goes on has caught its exception.
-        self._forget_exceptions(rank, at - _WAY_OUT_SECONDS)
+        if not _WAS_ENDED.match(line):
+            self._forget_exceptions(rank, at - _WAY_OUT_SECONDS)
 
     def _take_traceback(self, rank: int, line: str, at: float, is_sentence: bool) -> None:
         lines = self._tracebacks.get(rank, [])

@@ -187,9 +187,8 @@ def _saved(prediction: predict.Prediction) -> List[str]:
         other = prediction.totals[name].sent
         # Bytes that a host sends are the same up to rounding where nothing is a table.
         size = size_in_words(other - planned) if round(other) > round(planned) else 'nothing'
-        saved.append(
-            '%s against tables by %s (%.0f%%)' % (size, words, 100 - 100 * planned / other)
-        )
+        percent = round(100 - 100 * planned / other)  # An integer, which has no -0.
+        saved.append('%s against tables by %s (%d%%)' % (size, words, percent))
     return ['Saved: ' + ', '.join(saved)]
 
 

@@ -178,6 +178,19 @@ def small_table(keras):
     )
 
 
+def input_layer(keras):
+    """A `Sequential` whose `InputLayer` says the type of the ids."""
+    layers = keras.layers
+    return keras.models.Sequential(
+        [
+            layers.InputLayer((4,), dtype='int32'),
+            layers.Embedding(ROWS, 3, name='words'),
+            layers.Flatten(),
+            layers.Dense(2, name='out'),
+        ]
+    )
+
+
 def own_class(keras):
     """A class of the user's with a constructor of its own."""
 
@@ -204,7 +217,7 @@ def values_of(model, random):
 
 BUILDS = [
     frozen_part, frozen_nested, frozen_layers, wrapped, shared_by_models, used_twice, custom,
-    stateful, any_size, small_table, own_class,
+    stateful, any_size, small_table, own_class, input_layer,
 ]  # fmt: skip
 
 

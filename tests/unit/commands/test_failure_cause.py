@@ -112,6 +112,14 @@ def test_an_exception_that_is_caught_is_not_the_cause():
     assert cause_of(*on_the_way_out).text == "Rank 1 failed: KeyError: 'my mistake'"
 
 
+@pytest.mark.parametrize(
+    'line', ['Terminated', '26/36 - loss: 0.0121' + STATUS % (0, 143)], ids=['shell', 'launcher']
+)
+def test_a_worker_that_is_ended_on_its_way_out_has_not_caught_its_exception(line):
+    found = cause_of(*of_rank(0, KEY_ERROR, 0.0), (0, line, 4.0), (None, STATUS % (1, 1)))
+    assert found.text == "Rank 0 failed: KeyError: 'my mistake'"
+
+
 def test_nothing_is_found_where_nobody_says_anything():
     assert cause_of((None, 'ssh: Could not resolve hostname'), (0, 'Epoch 1/2')) is None
     assert cause_of((None, STATUS % (0, 0))) is None
