@@ -155,7 +155,7 @@ def write(records, folder):
         'parts.md': '\n\n'.join(
             filter(None, [parts.page(records)] + scripts.sections(published, ['architectures']))
         ),
-        'tables.md': '\n\n'.join(scripts.sections(published, ['table_steps', 'slot_memory'])),
+        'tables.md': '\n\n'.join(scripts.sections(published, scripts.OF_TABLES)),
     }
     for name, (_, names) in WORKS.items():
         of_work = [variant for variant in variants if variant.suite in names]

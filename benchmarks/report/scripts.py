@@ -150,6 +150,24 @@ def slot_memory_table(results):
     return markdown(rows, headers + ['over, min..median..max', '(width + 1) / (2 width)'])
 
 
+def many_tables_table(results):
+    """The Markdown table of a list of what `many_tables.py` keeps: the medians over rounds."""
+    rows = []
+    for seen in results:
+        middles = [
+            statistics.median(found[key] for found in seen['rounds'])
+            for key in ('first_cpu_seconds', 'step_cpu_ms', 'peak_mib', 'nodes')
+        ]
+        workers = 'one process' if seen['workers'] == 1 else '%d workers' % seen['workers']
+        rows.append(
+            ['{tables:,}'.format(**seen), '%s, %s' % (seen['title'], workers)]
+            + ['%.1f' % middles[0], '%.1f' % middles[1]]
+            + ['{:,.0f}'.format(middle) for middle in middles[2:]]
+        )
+    headers = ['tables', 'system', 'first step, CPU s', 'step, CPU ms', 'peak, MiB', 'operations']
+    return markdown(rows, headers)
+
+
 def rowwise_share(width):
     """The memory of a table with a number a row, of that with as many as the row has: a share."""
     return (width + 1) / (2 * width)
@@ -185,7 +203,14 @@ SCRIPTS = {
         'Memory of a table with its slots',
         'By how much a process grows when it trains all rows of a table, on', slot_memory_table,
     ),
+    'many_tables': (
+        'Models with many tables',
+        'Tables of 1,000 rows of 16, batches of 256, Adagrad: what one rank takes, on',
+        many_tables_table,
+    ),
 }  # fmt: skip
+#: Those on the page about tables.
+OF_TABLES = ('table_steps', 'slot_memory', 'many_tables')
 #: Those that need no emulated cluster.
 OF_ONE_HOST = ('one_process', 'startup', 'wakeup')
 

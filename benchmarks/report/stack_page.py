@@ -12,7 +12,7 @@ from report import compare, page, plots, results, scripts, targets
 from report.scripts import markdown
 
 #: The benchmarks that are scripts of their own and that such a stack runs.
-SCRIPTS = ('one_process',)
+SCRIPTS = ('one_process', 'many_tables')
 #: A peer that the first stack does not have.
 STRATEGY = 'tf-ps-strategy'
 

@@ -55,6 +55,12 @@ WRITES = {
 }
 
 
+#: Operations that are loops or part of one, and calls of functions, which may have some.
+_LOOPS = {
+    'Enter', 'PartitionedCall', 'RefEnter', 'StatefulPartitionedCall', 'StatelessWhile', 'While',
+}  # fmt: skip
+
+
 class Reads(NamedTuple):
     """The operations that read a variable: row lookups, and those that read it whole."""
 
@@ -272,6 +278,11 @@ def after_writes(variables: Iterable[Variable]) -> Set[Operation]:
             if tensorflow_api.writes_to(operation, storage):
                 writers |= descendants(operation)
     return writers
+
+
+def has_loops(operations: Iterable[Operation]) -> bool:
+    """Whether some of a graph's operations are loops, or call functions, which may have some."""
+    return any(operation.type in _LOOPS for operation in operations)
 
 
 def placeholders(tensor: Tensor) -> FrozenSet[Operation]:

@@ -89,6 +89,46 @@ def of_local(config: Any) -> Any:
     return changed
 
 
+def of_server(config: Any, has_loops: bool) -> Any:
+    """A worker's configuration for a session that goes through its server.
+
+    TensorFlow's graph optimizer (Grappler) is off, unless the user has set something of it. With
+    100 tables it takes a tenth of the first step's processor time and a fifth of the memory, and
+    steps are longer with it. Steps with loops are 4 % shorter (`docs/design/graph-optimizer.md`).
+
+    Args:
+        config: what `of_worker` returns.
+        has_loops: whether the graph has loops, or functions, which may have some.
+
+    Returns:
+        A `tf.ConfigProto`.
+    """
+    # With TensorFlow 1.6, which cannot be told so, `of_worker` sets what may be off.
+    if has_loops or config.graph_options.HasField('rewrite_options'):
+        return config
+    changed = tf.ConfigProto()
+    changed.CopyFrom(config)
+    _leave_out_optimizer(changed.graph_options.rewrite_options)
+    return changed
+
+
+def _leave_out_optimizer(options: Any) -> None:
+    """Sets the options of TensorFlow's graph optimizer so that TensorFlow does not call it at all.
+
+    With `min_graph_nodes` it is called, copies the graph, and returns the copy as it is.
+    """
+    fields = options.DESCRIPTOR.fields_by_name
+    if 'disable_meta_optimizer' in fields:
+        options.disable_meta_optimizer = True
+        return
+    # TensorFlow 1.11 calls it unless each of its passes is off.
+    for name, field in fields.items():
+        if field.enum_type is not None and field.enum_type.name == 'Toggle':
+            setattr(options, name, options.OFF)
+    options.disable_model_pruning = True
+    options.memory_optimization = options.NO_MEM_OPT
+
+
 def without_card() -> Any:
     """The configuration of a session that leaves graphics cards alone.
 

@@ -111,8 +111,8 @@ def reshard(
                 table = sharding.table_of(variable, planned, spec.scope)
                 if planned.shards:
                     forget_variable(variable)
-                    fills[table] = sharding.shard_table(
-                        table, _REPLICAS, members, rank, step.is_past
+                    fills.update(
+                        sharding.shard_tables({table: _REPLICAS}, members, rank, step.is_past)
                     )
             if table is not None and (planned.shards or planned.kind == SPARSE):
                 tables[variable] = table

@@ -8,7 +8,7 @@ import socket
 import warnings
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Set
 
-from keras_parallax.compat import keras_api, session_config, tensorflow_api
+from keras_parallax.compat import graph_queries, keras_api, session_config, tensorflow_api
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.engine.job import devices
 from keras_parallax.engine.session import session_contents
@@ -119,8 +119,11 @@ class GraphSessions:
     @property
     def _config(self) -> Config:
         """The `tf.ConfigProto` of a session of the graph."""
-        is_local = not self.on_server and self._job.size > 1
-        return session_config.of_local(self._job.config) if is_local else self._job.config
+        config = self._job.config
+        if self.on_server:
+            has_loops = graph_queries.has_loops(self._graph.get_operations())
+            return session_config.of_server(config, has_loops)
+        return session_config.of_local(config) if self._job.size > 1 else config
 
     def open(self) -> None:
         """Opens a session that sees all changes of the graph, and gives it to Keras.

@@ -12,7 +12,7 @@ from keras_parallax.compat import graph_queries, tensorflow_api
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.engine.job import devices
 from keras_parallax.engine.session.scope_interface import ScopeInterface
-from keras_parallax.engine.tables.pull import ID_MARK, TOLD_IDS
+from keras_parallax.engine.tables.pull import check_of_ids
 from keras_parallax.framework_types import Operation
 
 
@@ -58,13 +58,7 @@ class LookupGuard:
         with self._graph.as_default(), tensorflow_api.inside_loop_of(lookup):
             with tf.name_scope(None), tf.device(None), tf.device(self._cpu):
                 ids = lookup.inputs[1]
-                flat = tf.reshape(ids, [-1])
-                is_bad = tf.logical_or(flat < 0, flat >= rows)
-                check = tensorflow_api.raw_assert(
-                    tf.logical_not(tf.reduce_any(is_bad)),
-                    [ID_MARK, variable.name, tf.boolean_mask(flat, is_bad)],
-                    TOLD_IDS,
-                )
+                check = check_of_ids(tf.reshape(ids, [-1]), rows, variable.name)
                 with tf.control_dependencies([check]):
                     checked = tf.identity(ids)
         tensorflow_api.replace_input(lookup, 1, checked)

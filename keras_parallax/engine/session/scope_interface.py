@@ -82,6 +82,9 @@ class SessionsInterface(Protocol):
     def target(self) -> str:
         """What a session of the graph connects to."""
 
+    def open(self) -> None:
+        """Opens a session that sees all changes of the graph, and gives it to Keras."""
+
     def extend(self) -> None:
         """Makes what is new in the graph known to the session."""
 

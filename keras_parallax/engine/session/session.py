@@ -99,6 +99,7 @@ class ParallaxSession(session_hooks.HookedSession):
         run = functools.partial(
             translated, self._scope, super().run, options=options, run_metadata=run_metadata
         )
+        self._scope.runs.wake(fetches)
         fetches = rows_module.replaced(fetches, self._scope.runs.redirect())
         session = self._scope.session
         order = self._scope.order_write
@@ -108,10 +109,14 @@ class ParallaxSession(session_hooks.HookedSession):
         self, fetches: Any, feed_list: Any = None, accept_options: bool = False
     ) -> Callable[..., Any]:
         """Makes a callable as `tf.Session.make_callable` does."""
+        given = fetches
+        self._scope.runs.wake(given)
         fetches = rows_module.replaced(fetches, self._scope.runs.redirect())
         function = super().make_callable(fetches, feed_list, accept_options)
 
         def call(*args: Any, **kwargs: Any) -> Any:
+            # A table may have got shards since.
+            self._scope.runs.wake(given)
             self._scope.changes.note_run(self.graph, fetches)
             return translated(self._scope, function, *args, **kwargs)
 
@@ -123,6 +128,7 @@ class ParallaxSession(session_hooks.HookedSession):
 
     def partial_run_setup(self, fetches: Any, feeds: Any = None) -> Any:
         """Sets up as `tf.Session.partial_run_setup` does."""
+        self._scope.runs.wake(fetches)
         # TensorFlow begins with all of it at once.
         graph = self._scope.session.graph
         elements = [graph.as_graph_element(fetch) for fetch in variable_changes.flat(fetches)]
@@ -291,8 +297,9 @@ class _Function:
             self._made = self._make()
 
     def _make(self) -> _Made:
-        scope, redirected = self._scope, self._scope.runs.redirect()
-        options = session_hooks.connected_options(self._given, [])
+        scope, options = self._scope, session_hooks.connected_options(self._given, [])
+        scope.runs.wake([list(options.target), list(options.fetch)])
+        redirected = scope.runs.redirect()
         for number, name in enumerate(options.fetch):
             if name in redirected:
                 options.fetch[number] = tf.convert_to_tensor(redirected[name]).name

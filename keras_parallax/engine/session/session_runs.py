@@ -2,7 +2,8 @@
 # Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What runs in place of what a session is asked to run, and what of it is a training step."""
 
-from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
+import contextlib
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Set, Tuple
 
 from keras_parallax.compat.graph_queries import ancestors, descendants
 from keras_parallax.engine.session import script_steps
@@ -13,6 +14,7 @@ from keras_parallax.engine.session.scope_interface import (
     StepInterface,
 )
 from keras_parallax.engine.session.state_updates import gated, leaves_of
+from keras_parallax.engine.session.variable_changes import flat
 from keras_parallax.engine.tables import former_storage
 from keras_parallax.engine.tables.sharded_variable import ShardedVariable
 from keras_parallax.engine.tables.table import Table, former_of
@@ -36,6 +38,7 @@ class SessionRuns:
     _not_steps: Dict[Tuple[Operation, ...], int]
     _fetches: Dict[str, Any]
     _looked_through: Optional[int]
+    _awake: Dict[Tuple[Any, ...], Tuple[Optional[int], Any]]
 
     def __init__(self, scope: ScopeInterface) -> None:
         self._scope, self._graph = scope, scope.graph
@@ -45,6 +48,7 @@ class SessionRuns:
         # What has been looked through for steps of the script's own, and at which graph version.
         self._runners, self._not_steps = {}, {}
         self._fetches, self._looked_through = {}, None
+        self._awake = {}
         self._guard = LookupGuard(scope)
 
     def note_train_step(self, operation: Operation, step: StepInterface) -> None:
@@ -135,6 +139,40 @@ class SessionRuns:
                 # Of what was built meanwhile, maybe by another thread, nothing is known.
                 self._looked_through = version
             return self._fetches
+
+    def wake(self, fetches: Any) -> None:
+        """Has a run use the shards of tables, where it runs what has rested since they had some.
+
+        That is the initializer of a table's variable, or a read of it. Sessions know these, so that
+        another one is opened if there are any.
+
+        Args:
+            fetches: what is about to be run, in any form that `tf.Session.run` takes.
+        """
+        parts = flat(fetches)
+        key = tuple(part if isinstance(part, str) else id(part) for part in parts)
+        # Kept with what has these ids, so that nothing else gets them.
+        if self._awake.get(key, (None, None))[0] == self._graph.version:
+            return
+        with self._scope.lock.held():
+            formers = [former_of(table) for table in self._former_tables() if table.is_sharded]
+            if any([former.resting for former in formers]):
+                run = ancestors(self._elements(parts))
+                if any([former.wake(run) for former in formers]):
+                    self._looked_through = None
+                    self.redirect()
+                    self._scope.sessions.open()
+            self._awake[key] = self._graph.version, parts
+
+    def _elements(self, parts: Iterable[Any]) -> List[Any]:
+        """The tensors and operations among what is to be run; TensorFlow refuses the rest."""
+        found = []
+        for part in parts:
+            # A sharded variable is read in blocks, and its tensor may not be made yet.
+            if not hasattr(part, 'sharded_rows'):
+                with contextlib.suppress(TypeError, ValueError, KeyError):
+                    found.append(self._graph.as_graph_element(part))
+        return found
 
     @property
     def is_redirected(self) -> bool:

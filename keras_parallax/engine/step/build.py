@@ -4,6 +4,7 @@
 
 from typing import Any, Callable, Dict, List, Optional, Set
 
+from keras_parallax.compat import tensorflow_api
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.engine.session.graph_lock import lock_of
 from keras_parallax.engine.step.agreement import check_agreement, model_report
@@ -31,7 +32,8 @@ def build_step(
         check: function that may refuse its operations, before any has run.
     """
     with spec.job.call('the first training call of a model'), lock_of(spec.loss.graph).held():
-        step = _build(spec, check)
+        with tensorflow_api.silent_deprecations():
+            step = _build(spec, check)
         take_over(step)
         return step
 

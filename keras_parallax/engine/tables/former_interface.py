@@ -2,7 +2,7 @@
 # Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What is asked of the former storage of a sharded table, which is built on the table."""
 
-from typing import ContextManager, Dict, Iterable, List
+from typing import AbstractSet, ContextManager, Dict, Iterable, List, Set
 
 from typing_extensions import Protocol
 
@@ -12,7 +12,11 @@ from keras_parallax.framework_types import Operation, Tensor
 class FormerInterface(Protocol):
     """A `former_storage.FormerStorage`, which says what each part is."""
 
-    whole: Tensor
+    resting: Set[Operation]
+
+    @property
+    def whole(self) -> Tensor:
+        """The whole table, brought together from its shards."""
 
     @property
     def wholes(self) -> List[Tensor]:
@@ -31,6 +35,9 @@ class FormerInterface(Protocol):
 
     def leave(self, operations: Iterable[Operation]) -> None:
         """Has operations that use the storage use the storage itself for good."""
+
+    def wake(self, operations: AbstractSet[Operation]) -> bool:
+        """Has the next `redirect` see to those of some operations that rest."""
 
     def replace(self, tensor: Tensor, replacement: Tensor) -> None:
         """Has whatever reads a tensor, now or later, read another."""

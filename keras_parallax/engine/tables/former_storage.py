@@ -6,10 +6,24 @@ Layers, savers and the user's own operations were built on an ordinary variable,
 built on its name or on the tensors that it had, at any time. So the graph is looked through before
 a session runs what is new in it: who reads the storage gets the shards' rows, who writes to it
 writes to the shards, and what can be neither says so when it is run.
+
+A variable is made with an initializer and a read, which few graphs use again once its table has
+shards. They rest until somebody needs them, for a model may have hundreds of tables.
 """
 
 import contextlib
-from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import (
+    AbstractSet,
+    Any,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    NamedTuple,
+    Sequence,
+    Set,
+    Tuple,
+)
 
 from keras_parallax.compat import graph_queries, tensorflow_api
 from keras_parallax.compat.tensorflow_api import tf
@@ -70,9 +84,11 @@ class FormerStorage:
         own: operations that are to use the storage itself.
 
     Attributes:
-        whole: the whole table, a tensor, brought together from its shards.
+        resting: operations on the storage that nobody uses, a set: the variable's initializer, and
+            reads without a reader. They are left alone until a run needs them (`wake`).
     """
 
+    resting: Set[Operation]
     _wholes: List[_Whole]
     _written: List[_Written]
     _replaced: Dict[Tensor, Tensor]
@@ -82,7 +98,12 @@ class FormerStorage:
         self._table, self._wholes, self._written = table, [], []
         self._aliases = [_Alias(storage, ()), _Alias(table.handle, ())]
         self._seen, self._replaced, self._nowhere = set(own), {}, {}
-        self.whole = self._read()
+        self.resting = set(filter(self._may_rest, tensorflow_api.consumers(storage))) - self._seen
+
+    @property
+    def whole(self) -> Tensor:
+        """The whole table, a tensor, brought together from its shards."""
+        return self._read()
 
     @property
     def wholes(self) -> List[tf.Tensor]:
@@ -110,6 +131,16 @@ class FormerStorage:
     def leave(self, operations: Iterable[Operation]) -> None:
         """Has operations that use the storage use the storage itself for good."""
         self._seen.update(operations)
+        self.resting -= self._seen
+
+    def wake(self, operations: AbstractSet[Operation]) -> bool:
+        """Has the next `redirect` see to those of some operations that rest, for a run needs them.
+
+        Returns whether there were any. Sessions that know them must be opened anew then.
+        """
+        woken = self.resting & operations
+        self.resting -= woken
+        return bool(woken)
 
     def replace(self, tensor: Tensor, replacement: Tensor) -> None:
         """Has whatever reads a tensor, now or later, read another.
@@ -125,10 +156,18 @@ class FormerStorage:
     def fetches(self) -> Dict[Tensor, Tensor]:
         """What a session is to give for tensors that are not computed any more, a dict."""
         given = {alias.tensor: self._read(alias.after) for alias in self._aliases[2:]}
-        return {**self._replaced, **given}
+        resting = {}
+        if self._table.is_sharded:
+            reads = filter(_is_read, self.resting)
+            resting = {read.outputs[0]: self._table.variable for read in reads}
+        return {**resting, **self._replaced, **given}
 
     def redirect_reads(self) -> None:
         """Has what reads the storage, or has it as a reference, read the shards."""
+        for read in filter(_is_read, self.resting):
+            # Sessions may know the read, but not yet who reads it.
+            if read.outputs[0] not in self._replaced and tensorflow_api.consumers(read.outputs[0]):
+                self._replaced[read.outputs[0]] = self._read(tuple(read.control_inputs))
         for tensor, replacement in self._replaced.items():
             redirect_readers(tensor, replacement)
         for alias in self._aliases:  # To which more are added.
@@ -171,7 +210,15 @@ class FormerStorage:
             for user in tensorflow_api.consumers(alias.tensor)
             if user.type != tensorflow_api.LINK
         }
-        return sorted(users - self._seen, key=tensorflow_api.operation_id)
+        return sorted(users - self._seen - self.resting, key=tensorflow_api.operation_id)
+
+    def _may_rest(self, user: Operation) -> bool:
+        if user is self._table.variable.initializer:
+            return True
+        # A read that waits for something is what an assignment has returned.
+        if not _is_read(user) or user.control_inputs:
+            return False
+        return not tensorflow_api.consumers(user.outputs[0])
 
     def _value(self, after: Sequence[Operation]) -> Tensor:
         with tf.name_scope(None), tf.name_scope('parallax/%s/whole/' % self._table.name):
@@ -188,7 +235,7 @@ class FormerStorage:
         for whole in self._wholes:
             if whole.after == after:
                 return whole.value
-        with tf.name_scope(None), tf.control_dependencies(None):
+        with self.storage.graph.as_default(), tf.name_scope(None), tf.control_dependencies(None):
             value = tf.identity(self._value(after), 'parallax/%s/whole' % self._table.name)
         self._wholes.append(_Whole(value, after))
         return value
@@ -197,10 +244,13 @@ class FormerStorage:
         in_flow = tensorflow_api.is_in_control_flow(operation)
         # Who waits before it reads wants what was written by then.
         waited = () if in_flow else tuple(operation.control_inputs)
-        whole = self._read(alias.after + waited)
         if operation.type in _INITIALIZED:
-            self.replace(operation.outputs[0], tf.constant(True))
-        elif operation.type == 'VariableShape':
+            # It may look at storage without a value, so it is left as it is.
+            self._replaced[operation.outputs[0]] = tf.constant(True)
+            redirect_readers(operation.outputs[0], self._replaced[operation.outputs[0]])
+            return
+        whole = self._read(alias.after + waited)
+        if operation.type == 'VariableShape':
             shape = tf.constant(whole.shape.as_list(), operation.outputs[0].dtype)
             self.replace(operation.outputs[0], shape)
         elif operation.type == _GATHER:
@@ -248,6 +298,10 @@ class FormerStorage:
         with tensorflow_api.inside_loop_of(operation):
             refusal = tf.Assert(False, [REFUSAL_MARK, operation.name, self._table.name])
         tensorflow_api.add_control_inputs(operation, [refusal])
+
+
+def _is_read(operation: Operation) -> bool:
+    return operation.type in graph_queries.TRANSPARENT
 
 
 def redirect(tables: Iterable[Table]) -> None:

@@ -2,7 +2,19 @@
 # Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Gives the new shards of tables their start values, block of rows by block of rows."""
 
-from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple, cast
+from typing import (
+    AbstractSet,
+    Any,
+    Dict,
+    Iterable,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+    cast,
+)
 
 from keras_parallax.compat import tensorflow_api
 from keras_parallax.compat.tensorflow_api import tf
@@ -38,6 +50,7 @@ class FillPlan(NamedTuple):
         blocks: the numbers of first rows, in the order in which they must be written.
         block_bytes: size of a block.
         release: an operation that frees what this process held of the table, or `None`.
+        own: the operations that use the storage of the table's variable itself.
     """
 
     operations: List[tf.Operation]
@@ -45,6 +58,25 @@ class FillPlan(NamedTuple):
     blocks: List[int]
     block_bytes: int
     release: Any
+    own: AbstractSet[Operation] = frozenset()
+
+
+class _Blocks(NamedTuple):
+    """The blocks of rows in which a table is filled.
+
+    Attributes:
+        first: as `FillPlan` has it.
+        at_once: rows of a block; the table's, if there is but one.
+        bytes: size of a block.
+    """
+
+    first: Any
+    at_once: int
+    bytes: int
+
+
+#: The start values of tables, on each server that makes some.
+_Made = Dict[Tuple[Table, str], Tensor]
 
 
 def value_sources(
@@ -83,52 +115,82 @@ def initialize_copied(
         session.run([variable.initializer for variable in copied])
 
 
-def fill_plan(table: Table, source: ValueSource, rank: int) -> FillPlan:
-    """The `FillPlan` of a table, while its variable is its own.
+def fill_plans(sources: Mapping[Table, ValueSource], rank: int) -> Dict[Table, FillPlan]:
+    """The `FillPlan`s of tables that have shards, while their variables are their own.
 
-    Nothing reads the table's new shards yet.
+    Nothing reads the tables' new shards yet.
     """
+    with tf.name_scope(None), tf.name_scope('parallax/start/'):
+        blocks = {table: _blocks_of(table, source) for table, source in sources.items()}
+        made = _make(sources, blocks, rank)
+        return {
+            table: _fill_plan(table, source, rank, blocks[table], made)
+            for table, source in sources.items()
+        }
+
+
+def _blocks_of(table: Table, source: ValueSource) -> _Blocks:
     row_bytes = max(1, table.plan.bytes // max(1, table.rows))
     at_once = max(
         1, (initializer_graphs.BLOCK_BYTES if source.initializer else COPY_BYTES) // row_bytes
     )
     if at_once >= table.rows or (source.initializer and not source.initializer.in_blocks):
         at_once = table.rows
-    with tf.name_scope(None), tf.name_scope('parallax/%s/start/' % table.name):
-        # Most tables are one block, for which half of the operations will do.
-        first = 0 if at_once == table.rows else tf.placeholder(tf.int32, [], 'first')
-        if source.initializer:
-            writes = _make(table, source.initializer, rank, first, at_once)
-        else:
-            writes = _copy(table, first, at_once) if rank == 0 else []
-        # What rank 0 copies it holds by then.
-        held = source.held or (rank == 0 and not source.initializer)
-        release = tensorflow_api.memory_release(table.variable) if held else None
-    blocks = list(range(0, table.rows, at_once)) if writes else []
-    return FillPlan(writes, first, blocks, at_once * row_bytes, release)
+    # Most tables are one block, for which half of the operations will do.
+    first = 0 if at_once == table.rows else tf.placeholder(tf.int32, [], 'first')
+    return _Blocks(first, at_once, at_once * row_bytes)
+
+
+def _fill_plan(
+    table: Table, source: ValueSource, rank: int, blocks: _Blocks, made: _Made
+) -> FillPlan:
+    storage = tensorflow_api.storage(table.variable)
+    users = set(tensorflow_api.consumers(storage))
+    first, at_once, writes = blocks.first, blocks.at_once, []
+    if source.initializer:
+        for _, shard, number in table.parts_of(rank):
+            with tf.device(shard.device):
+                rows = _rows_of(table, number, first, made[table, shard.device])
+                writes.append(_write(table, number, first, rows))
+    elif rank == 0:
+        writes = _copy(table, first, at_once)
+    # What rank 0 copies it holds by then.
+    held = source.held or (rank == 0 and not source.initializer)
+    release = tensorflow_api.memory_release(table.variable) if held else None
+    starts = list(range(0, table.rows, at_once)) if writes else []
+    own = set(tensorflow_api.consumers(storage)) - users
+    return FillPlan(writes, first, starts, blocks.bytes, release, own)
 
 
 def _make(
-    table: Table,
-    initializer: initializer_graphs.InitializerGraph,
-    rank: int,
-    first: Any,
-    at_once: int,
-) -> List[Operation]:
-    """Operations that make a block on each server and write its rows to shards there."""
-    made, writes = {}, []
-    for _, shard, number in table.parts_of(rank):
-        with tf.device(shard.device):
-            if shard.device not in made:
-                is_whole = at_once == table.rows
-                rows = at_once if is_whole else tf.minimum(at_once, table.rows - first)
-                shape = [rows] + table.row_shape if table.plan.shape else []
-                made[shard.device] = initializer_graphs.make(
-                    initializer, tf.convert_to_tensor(shape, tf.int32)
-                )
-            rows = _rows_of(table, number, first, made[shard.device])
-            writes.append(_write(table, number, first, rows))
-    return writes
+    sources: Mapping[Table, ValueSource], blocks: Mapping[Table, _Blocks], rank: int
+) -> _Made:
+    """Builds what makes a block of each table on the servers that have shards of this process."""
+    wanted: Dict[str, Dict[Table, Tuple[initializer_graphs.InitializerGraph, Any]]] = {}
+    for table, source in sources.items():
+        if source.initializer:
+            for _, shard, _ in table.parts_of(rank):
+                of_device = wanted.setdefault(shard.device, {})
+                if table not in of_device:
+                    shape = _shape_of(table, blocks[table], shard.device)
+                    of_device[table] = source.initializer, shape
+    made = {}
+    for device, of_device in wanted.items():
+        with tf.device(device):
+            values = initializer_graphs.make_all(list(of_device.values()))
+        made.update({(table, device): value for table, value in zip(of_device, values)})
+    return made
+
+
+def _shape_of(table: Table, blocks: _Blocks, device: str) -> Any:
+    """The shape of a block, a list or, where blocks differ, a tensor."""
+    if not table.plan.shape:
+        return []
+    if blocks.at_once == table.rows:
+        return [table.rows] + table.row_shape
+    with tf.device(device):
+        rows = tf.minimum(blocks.at_once, table.rows - blocks.first)
+        return tf.convert_to_tensor([rows] + table.row_shape, tf.int32)
 
 
 def _copy(table: Table, first: Any, at_once: int) -> List[Operation]:

@@ -9,7 +9,7 @@ the shard's own server run them, in blocks of rows.
 
 import base64
 import random
-from typing import Any, NamedTuple, Optional, Set
+from typing import Any, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from keras_parallax.compat import graph_queries, tensorflow_api
 from keras_parallax.compat.tensorflow_api import tf
@@ -90,18 +90,48 @@ def initializer_graph_of(
     return InitializerGraph(graph, values.name, bool(uniform))
 
 
-def make(initializer: InitializerGraph, shape: Tensor) -> Tensor:
+def make(initializer: InitializerGraph, shape: Any) -> Tensor:
     """Builds the operations of an `InitializerGraph`, where the caller is in the graph.
 
-    Each run makes the next block of the sequence that its seeds begin, of the shape, an int32
-    tensor; that is the whole's, if it is not `in_blocks`. Returns the values, a tensor.
+    Each run makes the next block of the sequence that its seeds begin, of the shape, a list or an
+    int32 tensor; that is the whole's, if it is not `in_blocks`. Returns the values, a tensor.
     """
-    nodes = tf.GraphDef.FromString(base64.b64decode(initializer.graph))
-    given = {_SHAPE + ':0': shape} if initializer.in_blocks else {}
-    (values,) = tf.import_graph_def(
-        nodes, input_map=given, return_elements=[initializer.output], name='initializer'
+    return make_all([(initializer, shape)])[0]
+
+
+def make_all(wanted: Sequence[Tuple[InitializerGraph, Any]]) -> List[Tensor]:
+    """As `make`, of several: a list of values, given a list of pairs of its arguments.
+
+    They are imported together, because TensorFlow looks through the whole graph at each import.
+    """
+    nodes, given, outputs = tf.GraphDef(), {}, []
+    for number, (initializer, shape) in enumerate(wanted):
+        one = tf.GraphDef.FromString(base64.b64decode(initializer.graph))
+        nodes.versions.CopyFrom(one.versions)
+        for node in one.node:
+            added = nodes.node.add()
+            added.CopyFrom(node)
+            added.name = _numbered(number, node.name)
+            added.input[:] = [_numbered(number, name) for name in node.input]
+            if node.name != _SHAPE:
+                continue
+            if isinstance(shape, list):
+                # Part of the import, which costs less than a constant of its own.
+                added.op = 'Const'
+                added.attr['value'].tensor.CopyFrom(tf.make_tensor_proto(shape, tf.int32))
+            else:
+                given[added.name + ':0'] = shape
+        outputs.append(_numbered(number, initializer.output))
+    if not wanted:
+        return []
+    values: List[Tensor] = tf.import_graph_def(
+        nodes, input_map=given, return_elements=outputs, name='initializer'
     )
     return values
+
+
+def _numbered(number: int, name: str) -> str:
+    return 'of_%d/%s' % (number, name)
 
 
 def _is_random(operation: Operation) -> bool:

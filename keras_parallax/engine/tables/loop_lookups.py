@@ -10,9 +10,9 @@ then on it is a lookup like any other.
 
 from typing import AbstractSet, Any
 
-from keras_parallax.compat import control_flow, tensorflow_api
+from keras_parallax.compat import control_flow
 from keras_parallax.compat.tensorflow_api import tf
-from keras_parallax.engine.tables.pull import ID_MARK, TOLD_IDS, redirect_readers
+from keras_parallax.engine.tables.pull import check_of_ids, redirect_readers
 from keras_parallax.framework_types import Operation, Variable
 
 
@@ -42,13 +42,7 @@ def _move_out(variable: Variable, lookup: Any) -> None:
         found = tf.gather(variable, unique_ids)
     with control_flow.inside(operation):
         inner = tf.reshape(operation.inputs[1], [-1])
-        is_bad = tf.logical_or(inner < 0, inner >= rows)
-        check = tensorflow_api.raw_assert(
-            tf.logical_not(tf.reduce_any(is_bad)),
-            [ID_MARK, variable.op.name, tf.boolean_mask(inner, is_bad)],
-            TOLD_IDS,
-        )
-        with tf.control_dependencies([check]):
+        with tf.control_dependencies([check_of_ids(inner, rows, variable.op.name)]):
             inner = tf.identity(inner)
         # Of the ids that are asked for, each once, and those in here, the second ones repeat.
         places = tf.unique(tf.concat([unique_ids, inner], 0))[1][tf.size(unique_ids) :]

@@ -34,6 +34,21 @@ from keras_parallax.planning.planned_variables import Shard
 TOLD_IDS = 3
 
 
+def check_of_ids(ids: Tensor, rows: int, name: str) -> Operation:
+    """An operation that ends a step with an error, if an id has no row.
+
+    It is made of few operations, because every table has one (`tf.boolean_mask` alone has 20).
+
+    Args:
+        ids: `[n]`, integers.
+        rows: how many rows there are.
+        name: what the error names.
+    """
+    inside = tf.logical_and(ids >= 0, ids < rows)
+    bad = tf.gather_nd(ids, tf.where(tf.logical_not(inside)))
+    return tensorflow_api.raw_assert(tf.reduce_all(inside), [ID_MARK, name, bad], TOLD_IDS)
+
+
 def split_by_shard(ids: Tensor, shards: Sequence[Shard]) -> SplitIds:
     """`SplitIds` of unique ids `[n]`, split by the shard that holds their row.
 
@@ -78,13 +93,7 @@ def pull(
         unique, inverse = flat[0], tf.range(tf.size(flat[0]))
     else:
         unique, inverse = tf.unique(flat[0] if len(flat) == 1 else tf.concat(flat, 0))
-    outside = tf.logical_or(unique < 0, unique >= table.rows)
-    check = tf.Assert(
-        tf.logical_not(tf.reduce_any(outside)),
-        [ID_MARK, table.name, tf.boolean_mask(unique, outside)],
-        summarize=TOLD_IDS,
-    )
-    with tf.control_dependencies([check]):
+    with tf.control_dependencies([check_of_ids(unique, table.rows, table.name)]):
         split = split_by_shard(tf.identity(unique), table.planned_shards)
     rows = gather_rows(table, split, compression)
     rows = _linked(cast(Table, table), rows, split) if link else rows  # Only tables are linked.

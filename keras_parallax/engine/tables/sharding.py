@@ -37,42 +37,54 @@ from keras_parallax.planning.plan import Plan
 from keras_parallax.planning.planned_variables import PlannedVariable
 
 
-def shard_table(
-    table: Table,
-    source: ValueSource,
+def shard_tables(
+    sources: Mapping[Table, ValueSource],
     members: AbstractSet[Operation],
     rank: int,
     is_past: Callable[[Operation], bool] = lambda operation: False,
-) -> FillPlan:
-    """Moves a table to its shards: every read of it, in every model of the graph, goes to them.
+) -> Dict[Table, FillPlan]:
+    """Moves tables to their shards: every read of them, in every model of the graph, goes there.
 
-    Keras has built its layers on an ordinary variable, because only the loss tells whether the
-    variable is sparse. That variable's storage is given up; the graph is rewired in place, so
-    sessions that have run it must be opened anew. A table that was sharded before, and then held by
-    every worker, pulls again what it has pulled.
+    Keras has built its layers on ordinary variables, because only the loss tells whether a
+    variable is sparse. Their storage is given up; the graph is rewired in place, so sessions that
+    have run it must be opened anew. A table that was sharded before, and then held by every worker,
+    pulls again what it has pulled.
 
     Args:
-        table: the `Table`, which has the plan of its shards.
-        source: the `ValueSource` of its rows.
+        sources: dict from `Table`s, which have the plans of their shards, to the `ValueSource`s of
+            their rows.
         members: the operations that the loss depends on, a set.
         rank: this process's rank.
         is_past: function that tells whether an operation is of a step that runs no more.
 
     Returns:
-        What this process does for the start values of the shards, a `FillPlan`.
+        Dict from the tables to what this process does for the start values of their shards.
     """
+    lookups: Dict[Table, List[Operation]] = {}
+    for table in sources:
+        again = {pulled.rows.op for pulled in table.pulls}
+        found = graph_queries.reads(table.variable).lookups if table.by_row else []
+        lookups[table] = [one for one in found if not (one in again or is_past(one))]
+        table.make_shards()
+    fills = initial_values.fill_plans(sources, rank)
+    for table, fill in fills.items():
+        _lead_to_shards(table, fill, lookups[table], members, rank, is_past)
+    return fills
+
+
+def _lead_to_shards(
+    table: Table,
+    fill: FillPlan,
+    lookups: Sequence[Operation],
+    members: AbstractSet[Operation],
+    rank: int,
+    is_past: Callable[[Operation], bool],
+) -> None:
+    """Has what reads a table read its shards, which it has by now."""
     variable = table.variable
     storage = tensorflow_api.storage(variable)
-    lookups, users = [], tensorflow_api.consumers(storage)
-    if table.by_row:
-        again = {pulled.rows.op for pulled in table.pulls}
-        found = graph_queries.reads(variable).lookups
-        lookups = [lookup for lookup in found if not (lookup in again or is_past(lookup))]
-    table.make_shards()
-    fill = initial_values.fill_plan(table, source, rank)
     # What fills the shards reads the storage itself, and frees it.
-    own = set(tensorflow_api.consumers(storage)) - set(users)
-    own.update(filter(is_past, users))
+    own = fill.own | set(filter(is_past, tensorflow_api.consumers(storage)))
     variable.graph.add_to_collection(
         tf.GraphKeys.SAVEABLE_OBJECTS, tensorflow_api.saveable(variable)
     )
@@ -88,7 +100,6 @@ def shard_table(
         table.former.replace(lookup, output)
     # What still reads the variable whole (a model that shows or tests it) gets all shards.
     table.former.redirect_reads()
-    return fill
 
 
 def forget_variable(variable: Variable) -> None:
@@ -229,7 +240,9 @@ def make_tables(
     records = scope.records if scope else {}
     members = loss_analysis.members_of(loss, records)
     initial_values.initialize_copied(sources, scope, rank)
-    tables, fills = {}, {}
+    tables: Dict[Variable, Table] = {}
+    new: Dict[Table, ValueSource] = {}
+    followed = []
     for variable, planned in zip(variables, plan.variables):
         if planned.kind != classify.SPARSE and not planned.shards:
             continue
@@ -239,13 +252,15 @@ def make_tables(
         table = tables[variable] = table_of(variable, planned, scope)
         if planned.shards:
             forget_variable(variable)
-            fills[table] = shard_table(table, sources[variable], members, rank)
+            new[table] = sources[variable]
             index = index_of(variable)
             if index is not None:
                 beside = _tables_beside(table, index, scope)
-                for one in beside.values():
-                    fills[one] = shard_table(one, sources[one.variable], members, rank)
-                index.follow(table, beside, rank)
+                new.update({one: sources[one.variable] for one in beside.values()})
+                followed.append((index, table, beside))
+    fills = shard_tables(new, members, rank)
+    for index, table, beside in followed:
+        index.follow(table, beside, rank)
     return tables, fills
 
 

@@ -530,3 +530,10 @@ def test_a_sum_of_scalars_is_taken_apart_and_constant_factors_are_left_out():
     assert set(graph_queries.summands(loss)) == {mean, total, root}
     assert graph_queries.summands(mean * total) != [mean, total]
     assert set(graph_queries.summands(mean + total, [mean])) == {mean, total}
+
+
+def test_loops_are_found_and_functions_that_may_have_some():
+    with tf.Graph().as_default() as graph:
+        assert not graph_queries.has_loops(graph.get_operations())
+        tf.while_loop(lambda number: number < 3, lambda number: number + 1, [tf.constant(0)])
+        assert graph_queries.has_loops(graph.get_operations())

@@ -8,6 +8,7 @@ import pathlib
 import subprocess
 import sys
 
+import frameworks
 import pytest
 
 import keras_parallax
@@ -40,6 +41,19 @@ def test_no_session_of_this_process_is_made_without_saying_which_card_it_takes()
                 says = node.args or 'config' in [keyword.arg for keyword in node.keywords]
                 made.append((path.name, bool(says)))
     assert len(made) > 5 and all(says for _, says in made), made
+
+
+def test_tensorflow_optimizes_no_graph_of_a_server_but_for_loops_and_as_the_user_says():
+    def is_optimized(config, has_loops=False):
+        return session_config.of_server(config, has_loops) == config
+
+    config = session_config.of_worker(0)
+    # All that TensorFlow 1.6 can leave out, every session leaves out.
+    assert is_optimized(config) == frameworks.tf.__version__.startswith('1.6')
+    assert is_optimized(config, has_loops=True)
+    given = frameworks.tf.ConfigProto()
+    given.graph_options.rewrite_options.constant_folding = 1
+    assert is_optimized(session_config.of_worker(0, [given]))
 
 
 def test_what_has_no_kernel_on_a_card_goes_to_the_cpu():

@@ -54,7 +54,7 @@ def test_what_writes_to_the_variable_writes_to_the_shards(table):
     run(scattered.op)
     expected[[5, 2]] = [[8, 8], [9, 9]]
     np.testing.assert_array_equal(shards.contents(table, session), expected)
-    assert {added.op, scattered.op} < set(table.former.written)
+    assert {added.op, scattered.op} == set(table.former.written)
 
 
 def test_a_read_that_waits_for_a_write_has_what_was_written(table):
@@ -63,7 +63,35 @@ def test_a_read_that_waits_for_a_write_has_what_was_written(table):
         after = tf.identity(table.variable.read_value())
     redirected(table)
     np.testing.assert_array_equal(run(after), VALUES * 2)
-    assert len(table.former.wholes) > 1
+    after_writes = table.former.wholes
+    assert after_writes and all(table.former.whole is not whole for whole in after_writes)
+
+
+def test_what_a_variable_was_made_with_rests_until_a_run_needs_it(table):
+    storage = table.variable.op.outputs[0]
+    made_with = set(tensorflow_api.consumers(storage))
+    table.former = shards.made_front(table)
+    reads = {one for one in made_with if one.type in ('Identity', 'ReadVariableOp')}
+    assert table.former.resting == {table.variable.initializer} | reads and reads
+    former_storage.redirect([table])
+    assert table.former.wholes == table.former.written == []
+    for read in reads:
+        assert former_storage.fetches_of([table])[read.outputs[0].name] is table.variable
+    (read, *_) = sorted(reads, key=tensorflow_api.operation_id)
+    doubled = read.outputs[0] * 2.0
+    with tf.control_dependencies([read]):
+        waiting = tf.constant(5)
+    assert not table.former.wake({doubled.op})
+    assert table.former.wake({read, table.variable.initializer, waiting.op})
+    former_storage.redirect([table])
+    session = tf.get_default_session()
+    shards.fill(table, VALUES, session)
+    np.testing.assert_array_equal(run(doubled), VALUES * 2)
+    assert run(waiting) == 5  # Although nothing has initialized the variable itself.
+    assert table.former.written == [table.variable.initializer]
+    run(table.variable.initializer)
+    np.testing.assert_array_equal(shards.contents(table, session), VALUES - 100)
+    assert not table.former.wake({read, table.variable.initializer})
 
 
 def test_a_write_that_shards_cannot_do_says_so_when_it_is_run(table):

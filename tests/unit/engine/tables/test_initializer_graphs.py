@@ -59,6 +59,22 @@ def test_an_initializer_graph_makes_the_values_that_keras_makes(package, initial
     assert np.array_equal(made(graph, ROWS)[0], values_of(variable))
 
 
+def test_several_initializer_graphs_are_one_import_and_make_what_each_makes_alone():
+    kinds = ['uniform', 'zeros', 'orthogonal']
+    graphs = [
+        initializer_graphs.initializer_graph_of(variable_of(KERAS_PACKAGES[0], kind))
+        for kind in kinds
+    ]
+    with tf.Graph().as_default() as graph, tf.Session() as session:
+        shapes = [[ROWS, WIDTH], tf.constant([ROWS, WIDTH]), [ROWS, WIDTH]]
+        together = session.run(initializer_graphs.make_all(list(zip(graphs, shapes))))
+        roots = {operation.name.split('/')[0] for operation in graph.get_operations()}
+        assert roots == {'initializer', 'Const'}
+    for values, alone in zip(together, graphs):
+        assert np.array_equal(values, made(alone, ROWS)[0])
+    assert initializer_graphs.make_all([]) == []
+
+
 @pytest.mark.parametrize('initializer', BY_ELEMENT)
 @with_each_keras
 def test_blocks_of_an_initializer_graph_follow_the_initializers_distribution_and_repeat_by_its_seed(

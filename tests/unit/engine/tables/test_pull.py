@@ -7,7 +7,14 @@ import pytest
 import shards
 from frameworks import tf
 
-from keras_parallax.engine.tables.pull import Pull, merged_split, redirect_lookups, split_by_shard
+from keras_parallax.engine.tables.pull import (
+    ID_MARK,
+    Pull,
+    check_of_ids,
+    merged_split,
+    redirect_lookups,
+    split_by_shard,
+)
 from keras_parallax.planning.placement import Shard, rows_of_shard
 
 
@@ -39,6 +46,20 @@ def test_what_several_pulls_ask_for_is_asked_once_and_each_finds_its_own():
     assert sorted(split.ids) == [0, 2, 5, 9]
     for ids, own in zip(asked, places):
         np.testing.assert_array_equal(split.ids[own], ids)
+
+
+@pytest.mark.parametrize('dtype', [np.int32, np.int64])
+def test_an_id_without_a_row_ends_the_step_with_the_name_of_its_table(dtype):
+    with tf.Graph().as_default(), tf.Session() as session:
+        ids = tf.placeholder(dtype, [None])
+        check = check_of_ids(ids, 5, 'a_table')
+        for fine in ([], [0, 4, 4]):
+            session.run(check, {ids: fine})
+        for bad in ([0, 5, 3], [-1], [2, 2**31 - 1]):
+            with pytest.raises(tf.errors.InvalidArgumentError) as raised:
+                session.run(check, {ids: bad})
+            outside = str([one for one in bad if not 0 <= one < 5])
+            assert all(part in str(raised.value) for part in (ID_MARK, 'a_table', outside))
 
 
 @pytest.mark.parametrize(
