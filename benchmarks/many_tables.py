@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Start and step of a model with many tables: plain Keras, ours, and one table with all the rows.
 
 Each table has 1,000 rows of 16, a batch has 256 ids for each, and Adagrad trains them. Measured is

@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Many tables: every system gets the same rows, is measured, and is on the page."""
 
 import many_tables

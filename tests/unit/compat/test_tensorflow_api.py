@@ -1,3 +1,5 @@
+# Copyright 2026 The keras-parallax authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """What we change of TensorFlow for a while is as it was afterwards."""
 
 import pytest
