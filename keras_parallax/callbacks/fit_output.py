@@ -39,6 +39,10 @@ _MODULES = [
 ]
 
 
+#: Starts the names of the modules in which Keras 3 has them.
+_OF_KERAS_3 = 'keras.src.callbacks.'
+
+
 def _place(path: Any) -> str:
     # Workers may be in folders of their own.
     return os.path.abspath(str(path))
@@ -88,6 +92,7 @@ def _kind(callback: Callback) -> Optional[str]:
     """The name of the class of Keras's that a callback is of, or `None` if it is another."""
     for cls in type(callback).__mro__:
         known = cls.__name__ in _WRITERS or cls.__name__ in _PRINTERS
-        if cls.__module__ in _MODULES and known:
+        is_of_keras = cls.__module__ in _MODULES or cls.__module__.startswith(_OF_KERAS_3)
+        if is_of_keras and known:
             return cls.__name__
     return None

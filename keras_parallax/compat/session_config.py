@@ -16,6 +16,10 @@ from keras_parallax.compat.installed_frameworks import generation, tf
 _OF_OTHER_CLUSTERS = ('device_filters', 'cluster_def', 'isolate_session_state')
 
 
+#: A collection of a graph. It is not empty if sessions must optimize the graph.
+OPTIMIZED = 'parallax/optimized'
+
+
 def of_worker(card: int, given: Sequence[Any] = ()) -> Any:
     """The session configuration of a worker: its own card, and no other, on a GPU machine.
 
@@ -89,7 +93,7 @@ def of_local(config: Any) -> Any:
     return changed
 
 
-def of_server(config: Any, has_loops: bool) -> Any:
+def of_server(config: Any, keeps_optimizer: bool) -> Any:
     """A worker's configuration for a session that goes through its server.
 
     TensorFlow's graph optimizer (Grappler) is off, unless the user has set something of it. With
@@ -98,13 +102,14 @@ def of_server(config: Any, has_loops: bool) -> Any:
 
     Args:
         config: what `of_worker` returns.
-        has_loops: whether the graph has loops, or functions, which may have some.
+        keeps_optimizer: whether the graph needs it: it has loops, or functions, which may have
+            some, or is marked as `OPTIMIZED`.
 
     Returns:
         A `tf.ConfigProto`.
     """
     # With TensorFlow 1.6, which cannot be told so, `of_worker` sets what may be off.
-    if has_loops or config.graph_options.HasField('rewrite_options'):
+    if keeps_optimizer or config.graph_options.HasField('rewrite_options'):
         return config
     changed = tf.ConfigProto()
     changed.CopyFrom(config)

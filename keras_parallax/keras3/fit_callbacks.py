@@ -4,6 +4,7 @@
 
 from typing import Any, Callable, List
 
+from keras_parallax.callbacks import fit_output
 from keras_parallax.callbacks.epoch_reports import (
     check_equal_batches,
     check_equal_calls,
@@ -67,8 +68,20 @@ class _FitAgreement(keras.callbacks.Callback):
             check_equal_batches(steps)
 
 
+def _written_once(callbacks: List[Any], scope: Keras3Scope) -> List[Any]:
+    """Callbacks without those that write what one of rank 0 writes. A collective call."""
+    if scope.job.size == 1:
+        return callbacks
+    with scope.job.call('fit'):
+        of_rank_0 = scope.job.gather(fit_output.outputs(callbacks))[0]
+    silent, _ = fit_output.left_to(of_rank_0, callbacks)
+    return [one for one in callbacks if scope.job.rank == 0 or one not in silent]
+
+
 def with_agreement(given: Any, scope: Keras3Scope, initial_epoch: int) -> Any:
     """The callbacks that `fit` is given, and one that has the workers agree, after all others.
+
+    Of those that write the same files, rank 0's alone are left. A collective call.
 
     Args:
         given: the argument of `fit`.
@@ -88,6 +101,7 @@ def with_agreement(given: Any, scope: Keras3Scope, initial_epoch: int) -> Any:
                 'kp.callbacks.%s is not supported with Keras 3 yet; use a callback of Keras, or '
                 'train a model of Keras 2 (docs/keras3.md).' % type(callback).__name__
             )
+    own = _written_once(own, scope)
     calls = [one.joint_act for one in own if isinstance(one, Keras3Checkpoint)]
     agreement = _FitAgreement(scope, initial_epoch, list(filter(None, calls)))
     if isinstance(given, keras.callbacks.CallbackList):

@@ -17,7 +17,7 @@ from typing import (
 
 import numpy as np
 
-from keras_parallax.compat import keras3_api, keras3_cards
+from keras_parallax.compat import keras3_api, keras3_cards, session_config
 from keras_parallax.compat.tensorflow_api import tf
 from keras_parallax.engine.job.job import Job
 from keras_parallax.engine.updates.optimizers import RowsOfKeras3
@@ -31,6 +31,9 @@ from keras_parallax.planning.search_request import Search
 
 #: The graph in which the engine lives. A process has one, as it has one job.
 GRAPH = tf.Graph()
+# A step feeds no rows in place of those that it would pull, and a write waits for the lookups of
+# these. The optimizer leaves out such lookups, which would fail (`tests/parallel/test_keras3.py`).
+GRAPH.add_to_collection(session_config.OPTIMIZED, True)
 
 #: The packages whose exceptions may hide another one, or that a worker is gone.
 _FRAMEWORKS = ('tensorflow', 'jax', 'jaxlib')

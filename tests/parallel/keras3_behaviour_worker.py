@@ -351,6 +351,21 @@ def saved(strategy, folder):
     return [found, zeros, model.count_params(), own_and_plain, optimizers]
 
 
+def written(strategy, folder):
+    """The lines of a log that all workers would write, and of those that each has for itself."""
+    (x, y), *_ = batches(strategy.rank, strategy.size)[0]
+    paths = [os.path.join(folder, 'log%s.csv' % end) for end in ('', '-of-%d' % strategy.rank)]
+    in_scope(strategy).fit(
+        x, y, BATCH, epochs=2, verbose=0, callbacks=[*map(keras.callbacks.CSVLogger, paths)]
+    )
+    strategy._job.barrier()
+    lines = []
+    for path in paths:
+        with open(path) as file:
+            lines.append([line.split(',')[0] for line in file])
+    return lines
+
+
 def exported(strategy, folder):
     """What an exported model predicts, and the error that refuses an archive of a model."""
     model = in_scope(strategy, keras.optimizers.Adagrad(RATE))
@@ -561,6 +576,7 @@ def main(folder):
     found = {check.__name__: check(strategy) for check in checks}
     found['saved'], found['backend'] = saved(strategy, folder), BACKEND
     found['exported'] = exported(strategy, folder)
+    found['written'] = written(strategy, folder)
     with open(os.path.join(folder, '%d.json' % strategy.rank), 'w') as file:
         json.dump(found, file)
 

@@ -86,6 +86,11 @@ def test_plain_keras_loads_a_saved_model_and_weights_can_be_set(found):
         assert optimizers == ['Adagrad', True, False]
 
 
+def test_rank_0_writes_a_log_that_all_workers_would_write(found):
+    for of_rank in found:
+        assert of_rank['written'] == [['epoch', '0', '1']] * 2
+
+
 def test_an_exported_model_predicts_the_same(found):
     for of_rank in found:
         assert of_rank['exported'][0] < BOUND

@@ -121,8 +121,10 @@ class GraphSessions:
         """The `tf.ConfigProto` of a session of the graph."""
         config = self._job.config
         if self.on_server:
-            has_loops = graph_queries.has_loops(self._graph.get_operations())
-            return session_config.of_server(config, has_loops)
+            keeps_optimizer = bool(self._graph.get_collection(session_config.OPTIMIZED))
+            if not keeps_optimizer:
+                keeps_optimizer = graph_queries.has_loops(self._graph.get_operations())
+            return session_config.of_server(config, keeps_optimizer)
         return session_config.of_local(config) if self._job.size > 1 else config
 
     def open(self) -> None:

@@ -44,13 +44,13 @@ def test_no_session_of_this_process_is_made_without_saying_which_card_it_takes()
 
 
 def test_tensorflow_optimizes_no_graph_of_a_server_but_for_loops_and_as_the_user_says():
-    def is_optimized(config, has_loops=False):
-        return session_config.of_server(config, has_loops) == config
+    def is_optimized(config, keeps_optimizer=False):
+        return session_config.of_server(config, keeps_optimizer) == config
 
     config = session_config.of_worker(0)
     # All that TensorFlow 1.6 can leave out, every session leaves out.
     assert is_optimized(config) == frameworks.tf.__version__.startswith('1.6')
-    assert is_optimized(config, has_loops=True)
+    assert is_optimized(config, keeps_optimizer=True)
     given = frameworks.tf.ConfigProto()
     given.graph_options.rewrite_options.constant_folding = 1
     assert is_optimized(session_config.of_worker(0, [given]))
