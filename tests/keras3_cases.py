@@ -344,11 +344,18 @@ class Halved(keras.losses.Loss):
         return 0.5 * self._inner(true, predicted)
 
 
-def multi():
-    """One optimizer for a table, and another one for all else. Keras 3.12 has none."""
-    optimizers = {'user/.*': keras.optimizers.Adam(0.01)}
+if hasattr(keras.optimizers, 'OptimizerMap'):  # Keras 3.12 has none.
+
+    @keras.saving.register_keras_serializable()
+    class OwnMap(keras.optimizers.OptimizerMap):
+        """A map that might choose in a way of its own."""
+
+
+def multi(table, is_own=False):
+    """One optimizer for a table, and another one for all else."""
     default = keras.optimizers.Adagrad(0.05)
-    return keras.optimizers.MultiOptimizer(keras.optimizers.OptimizerMap(default, optimizers))
+    cls = OwnMap if is_own else keras.optimizers.OptimizerMap
+    return keras.optimizers.MultiOptimizer(cls(default, {'user/.*': table}))
 
 
 _of = keras.optimizers
@@ -383,7 +390,9 @@ CASES = {
     'weight_decay': Case(two_tables, lambda: _of.Adagrad(0.05, weight_decay=0.1)),
     'ema': Case(two_tables, lambda: _of.Adagrad(0.05, use_ema=True, ema_overwrite_frequency=2)),
     'accumulated': Case(two_tables, lambda: _of.Adagrad(0.05, gradient_accumulation_steps=2)),
-    'multi': Case(two_tables, multi),
+    'multi': Case(two_tables, lambda: multi(_of.Adam(_of.schedules.ExponentialDecay(0.1, 2, 0.5)))),
+    'multi_in_part': Case(two_tables, lambda: multi(_of.Ftrl(0.05))),
+    'multi_of_own_map': Case(two_tables, lambda: multi(_of.Adam(0.01), is_own=True)),
     'mixed_float16': Case(functools.partial(of_policy, 'mixed_float16'), _adagrad),
     'mixed_bfloat16': Case(functools.partial(of_policy, 'mixed_bfloat16'), _adagrad),
     'bfloat16': Case(functools.partial(of_policy, 'bfloat16'), _adagrad),

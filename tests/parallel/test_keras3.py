@@ -17,12 +17,15 @@ from keras3_cases import CASES  # noqa: E402
 BOUND = 1e-5
 BOUND_OF_16_BITS = 1e-2
 
+#: Keras 3.12 has none.
+HAS_MULTI = hasattr(keras.optimizers, 'MultiOptimizer')
+
 #: Cases whose tables every rank holds, because the engine cannot update them by rows.
 DENSE = (
     'adamw ftrl lamb adafactor muon schedule_free loss_scale clipnorm clipvalue global_clipnorm '
     'weight_decay ema accumulated tied mixed_float16 bfloat16 xla_without_tables '
     'penalized_by_hand read_by_operators taken frozen_taken'
-).split() + ['multi'] * hasattr(keras.optimizers, 'MultiOptimizer')
+).split() + ['multi_of_own_map'] * HAS_MULTI
 #: Cases with fewer tables that have shards than two.
 TABLES = dict(
     {name: 0 for name in DENSE},
@@ -32,6 +35,7 @@ TABLES = dict(
     same_ids_adam=4,
     alike_rows=3,
     eager_alike_rows=3,
+    multi_in_part=1,
 )
 #: Optimizers that move rows.
 OPTIMIZERS = 'momentum adagrad adam rmsprop nadam'.split()
@@ -65,7 +69,7 @@ FEW = (
     'taken',
     'frozen',
     'frozen_taken',
-)
+) + ('multi', 'multi_in_part') * HAS_MULTI
 
 
 #: Without Keras 2, as who has Keras 3 has it.
