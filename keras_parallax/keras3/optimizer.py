@@ -10,6 +10,7 @@ from keras_parallax.compat import keras3_api
 from keras_parallax.compat.horovod_api import hvd
 from keras_parallax.compat.keras3_api import keras
 from keras_parallax.compat.keras3_variable import EngineVariable, TableVariable
+from keras_parallax.compat.stand_ins import sharing
 from keras_parallax.engine.step.agreement import check_agreement
 from keras_parallax.engine.step.exchange import MEAN
 from keras_parallax.engine.step.optimizer_settings import OptimizerSettings
@@ -17,7 +18,7 @@ from keras_parallax.engine.updates.optimizers import RowsOfKeras3
 from keras_parallax.engine.updates.table_optimizers import TableOptimizers
 from keras_parallax.engine.updates.table_updates import EXACT, LAZY
 from keras_parallax.errors import PlanError, ScopeError, UnequalBatchesError
-from keras_parallax.keras3 import embedding_layer, joint_losses
+from keras_parallax.keras3 import embedding_layer, joint_losses, table_configs
 from keras_parallax.keras3.optimizer_parts import (
     EngineSlots,
     is_map,
@@ -162,7 +163,10 @@ class _Wrapper(EngineSlots):
                 part._parallax_step(*own, float(rate), int(number))
 
         pushed = backend.push(
-            self._parallax_scope.noting_errors(act), [stack(numbers), stack(rates)], gradients, tables
+            self._parallax_scope.noting_errors(act),
+            [stack(numbers), stack(rates)],
+            gradients,
+            tables,
         )
         for variable, value in zip(tables, pushed):
             variable.assign(value)
@@ -332,6 +336,32 @@ def wrap(optimizer: Any, name: Optional[str], settings: OptimizerSettings) -> An
     set_own(wrapped, '_parallax_scope', scope)
     _wrappers[optimizer] = wrapped
     return wrapped
+
+
+def with_own_optimizers(model: Any, given: Any) -> Any:
+    """As of `table_configs`; the optimizer may be wrapped."""
+    if not is_wrapped(given):
+        return table_configs.with_own_optimizers(model, given)
+    plain = sharing(given, own_class(type(given)))
+    made = table_configs.with_own_optimizers(model, plain)
+    if made is plain:
+        return given
+    with given._parallax_scope:
+        return wrap(made, None, given._parallax_settings)
+
+
+def check_own_optimizers(model: Any) -> None:
+    """Refuses a model whose tables of keras-rs came after `compile`, with other optimizers.
+
+    Raises:
+        PlanError: as said.
+    """
+    plain = sharing(model.optimizer, own_class(type(model.optimizer)))
+    if table_configs.differing(model, plain):
+        raise PlanError(
+            'The model got a DistributedEmbedding after compile, and its tables have optimizers of '
+            'their own. Make the layer before compile, for example in __init__ of the model.'
+        )
 
 
 def usual_settings() -> OptimizerSettings:

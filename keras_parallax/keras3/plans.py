@@ -75,15 +75,12 @@ def plan_of(model: Any, scope: Keras3Scope) -> Plan:
 
 def _joined(plans: List[Plan]) -> Plan:
     """The plan of tables that several optimizers update, each by a step of its own."""
-    bases = [plan.basis for plan in plans]
-    basis = bases[0]
+    bases = [plan.basis for plan in plans if plan.basis is not None]
+    basis = bases[0] if bases else None
     if basis is not None:
-        basis = basis._replace(
-            uses=tuple(use for one in bases if one is not None for use in one.uses),
-            overrides={
-                name: kind for one in bases if one is not None for name, kind in one.overrides.items()
-            },
-        )
+        overrides = {name: kind for one in bases for name, kind in one.overrides.items()}
+        uses = tuple(use for one in bases for use in one.uses)
+        basis = basis._replace(uses=uses, overrides=overrides)
     variables = tuple(variable for plan in plans for variable in plan.variables)
     return plans[0]._replace(variables=variables, basis=basis)
 

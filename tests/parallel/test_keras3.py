@@ -1,5 +1,6 @@
 """Models of Keras 3 train in a strategy as in plain Keras 3 on the joined batch."""
 
+import importlib.util
 import json
 
 import frameworks
@@ -19,6 +20,8 @@ BOUND_OF_16_BITS = 1e-2
 
 #: Keras 3.12 has none.
 HAS_MULTI = hasattr(keras.optimizers, 'MultiOptimizer')
+#: It needs Python 3.11.
+HAS_KERAS_RS = importlib.util.find_spec('keras_rs') is not None
 
 #: Cases whose tables every rank holds, because the engine cannot update them by rows.
 DENSE = (
@@ -42,7 +45,7 @@ OPTIMIZERS = 'momentum adagrad adam rmsprop nadam'.split()
 #: Others, whose formulas for rows Keras 2 has, too, and cases that resemble one of `WAYS`.
 MORE = (
     'sgd nesterov amsgrad rmsprop_all adadelta adamax lion same_ids_adam apart_adam xla_activity'
-).split()
+).split() + ['distributed_one'] * HAS_KERAS_RS
 #: Loops, losses, rates and models.
 WAYS = (
     'regularized constrained schedule rate_callback early_stopping eager steps_per_execution '
@@ -69,7 +72,8 @@ FEW = (
     'taken',
     'frozen',
     'frozen_taken',
-) + ('multi', 'multi_in_part') * HAS_MULTI
+)
+FEW += ('multi', 'multi_in_part') * HAS_MULTI + ('distributed',) * (HAS_MULTI and HAS_KERAS_RS)
 
 
 #: Without Keras 2, as who has Keras 3 has it.
