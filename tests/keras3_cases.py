@@ -250,6 +250,27 @@ class Taken(Pooled):
         return super().call(inputs) + keras.ops.mean(keras.ops.transpose(self.read))
 
 
+def distributed(table=None):
+    """Tables of keras-rs: one of two features, and one with weights of its ids."""
+    import keras_rs
+
+    layers = keras_rs.layers
+    table = table or keras.optimizers.Adagrad(0.05)
+    user = layers.TableConfig('user', USERS, 4, uniform(1), table, combiner='sqrtn')
+    item = layers.TableConfig('item', ITEMS, 2, uniform(2), _sgd(), combiner='sum')
+    features = [
+        layers.FeatureConfig('users', user, (None, 3), (None, 4)),
+        layers.FeatureConfig('last', user, (None,), (None, 4)),
+        layers.FeatureConfig('items', item, (None, 2), (None, 2)),
+    ]
+    users, items = keras.Input((3,), dtype='int32'), keras.Input((2,), dtype='int32')
+    weights = [1.0 / (1.0 + keras.ops.cast(ids, 'float32')) for ids in (users, users[:, 0], items)]
+    rows = layers.DistributedEmbedding(features, name='features')(
+        [users, users[:, 0], items], weights
+    )
+    return keras.Model([users, items], dense(1)(keras.layers.Concatenate()(rows)))
+
+
 class Case:
     """How a model is trained.
 
@@ -261,6 +282,7 @@ class Case:
         weights: `'sample'` or `'step'` for sample weights, or `None`.
         wrap: function from the optimizer and `kp` to the optimizer to compile with.
         builds_first: whether the optimizer is built before `fit`.
+        plain: function that makes the optimizer of plain Keras, if that is another one.
     """
 
     def __init__(
@@ -272,9 +294,10 @@ class Case:
         weights=None,
         wrap=None,
         builds_first=False,
+        plain=None,
     ):
         self.build, self.optimizer, self.weights = build, optimizer, weights
-        self.builds_first = builds_first
+        self.builds_first, self.plain = builds_first, plain or optimizer
         self._options, self._fit_options = options or (lambda: {'loss': 'mse'}), fit_options
         self.wrap = wrap or (lambda optimizer, kp: optimizer)
 
@@ -346,11 +369,24 @@ class Halved(keras.losses.Loss):
         return 0.5 * self._inner(true, predicted)
 
 
-def multi():
-    """One optimizer for a table, and another one for all else. Keras 3.12 has none."""
-    optimizers = {'user/.*': keras.optimizers.Adam(0.01)}
+if hasattr(keras.optimizers, 'OptimizerMap'):  # Keras 3.12 has none.
+
+    @keras.saving.register_keras_serializable()
+    class OwnMap(keras.optimizers.OptimizerMap):
+        """A map that might choose in a way of its own."""
+
+
+def multi(table, is_own=False):
+    """One optimizer for a table, and another one for all else."""
     default = keras.optimizers.Adagrad(0.05)
-    return keras.optimizers.MultiOptimizer(keras.optimizers.OptimizerMap(default, optimizers))
+    cls = OwnMap if is_own else keras.optimizers.OptimizerMap
+    return keras.optimizers.MultiOptimizer(cls(default, {'user/.*': table}))
+
+
+def multi_of_tables(default, user, item):
+    """What the `TableConfig`s of `distributed` name, in plain Keras."""
+    by_path = {'features/user/embeddings': user, 'features/item/embeddings': item}
+    return keras.optimizers.MultiOptimizer(keras.optimizers.OptimizerMap(default, by_path))
 
 
 _of = keras.optimizers
@@ -385,7 +421,16 @@ CASES = {
     'weight_decay': Case(two_tables, lambda: _of.Adagrad(0.05, weight_decay=0.1)),
     'ema': Case(two_tables, lambda: _of.Adagrad(0.05, use_ema=True, ema_overwrite_frequency=2)),
     'accumulated': Case(two_tables, lambda: _of.Adagrad(0.05, gradient_accumulation_steps=2)),
-    'multi': Case(two_tables, multi),
+    'multi': Case(two_tables, lambda: multi(_of.Adam(_of.schedules.ExponentialDecay(0.1, 2, 0.5)))),
+    # The optimizers of the `TableConfig`s, whatever the model is compiled with.
+    'distributed': Case(
+        distributed,
+        lambda: _of.Adam(0.01),
+        plain=lambda: multi_of_tables(_of.Adam(0.01), _of.Adagrad(0.05), _sgd()),
+    ),
+    'distributed_one': Case(lambda: distributed(_sgd()), _sgd),
+    'multi_in_part': Case(two_tables, lambda: multi(_of.Ftrl(0.05))),
+    'multi_of_own_map': Case(two_tables, lambda: multi(_of.Adam(0.01), is_own=True)),
     'mixed_float16': Case(functools.partial(of_policy, 'mixed_float16'), _adagrad),
     'mixed_bfloat16': Case(functools.partial(of_policy, 'mixed_bfloat16'), _adagrad),
     'bfloat16': Case(functools.partial(of_policy, 'bfloat16'), _adagrad),

@@ -33,6 +33,8 @@ Function = keras.Function
 Loss = keras.losses.Loss
 LossScaleOptimizer = keras.optimizers.LossScaleOptimizer
 Model = keras.Model
+#: Keras 3.12 has none.
+MultiOptimizer = getattr(keras.optimizers, 'MultiOptimizer', None)
 #: The class that has `compile`, `fit` and the functions of steps, one for each backend.
 Trainer = next(cls for cls in Model.__mro__ if 'make_train_function' in vars(cls))
 #: The class that all of them derive from.
@@ -178,6 +180,27 @@ def set_learning_rate(optimizer: Any, rate: float) -> None:
 def name_of_slot(variable: Any, name: str) -> str:
     """The name that an optimizer gives the slot of a variable."""
     return '%s_%s' % (variable.path.replace('/', '_'), name)
+
+
+def map_of(optimizer: Any) -> Any:
+    """What says which optimizer within a `MultiOptimizer` updates a variable."""
+    return optimizer._optimizer_map
+
+
+def replace_parts(optimizer: Any, make: Callable[[Any], Any]) -> None:
+    """Puts others in the place of the optimizers within a `MultiOptimizer` with an `OptimizerMap`.
+
+    Args:
+        optimizer: the `MultiOptimizer`.
+        make: function from an optimizer to the one that takes its place.
+    """
+    former = map_of(optimizer)
+    made = {id(part): make(part) for part in optimizer.optimizers}
+    parts = [made[id(part)] for part in optimizer.optimizers]
+    optimizer._optimizer_map = keras.optimizers.OptimizerMap(
+        made[id(former.default_optimizer)], {name: made[id(former[name])] for name in former}
+    )
+    optimizer._inner_optimizers = parts
 
 
 def built_for(optimizer: Any) -> List[Any]:

@@ -113,6 +113,9 @@ def _computes(frame: Any) -> bool:
     if module == 'keras.src.backend.common.variables':
         # Of these, `__add__` and the like are what a script calls by an operator.
         return name.startswith('__') and name not in ('__init__', '__repr__', '__array__')
+    if module.startswith('keras_rs.'):
+        # `DistributedEmbedding.get_embedding_tables` returns it.
+        return True
     if not in_stateless_scope() or module.startswith('keras_parallax.'):
         return False
     return name == '__jax_array__' or module.split('.')[0] not in _FRAMEWORKS

@@ -71,6 +71,13 @@ ON_OBJECTS_OF_KERAS_3: Tuple[Tuple[str, str, str, str], ...] = (
         'tests/parallel/test_keras3.py::test_keras_2_is_not_needed',
     ),
     (
+        'MultiOptimizer._optimizer_map',
+        'the engine keeps the slots of tables, also those of an optimizer within',
+        _VERSION,
+        _EQUAL,
+    ),
+    ('MultiOptimizer._inner_optimizers', 'the same', _VERSION, _EQUAL),
+    (
         'Layer._loss_ids',
         'losses that layers add leave what XLA compiles as other tensors',
         _VERSION,

@@ -16,7 +16,7 @@ from keras_parallax.checkpoint import resume
 from keras_parallax.checkpoint.keras3_state import WEIGHTS, read_state, write_state
 from keras_parallax.compat import keras3_api
 from keras_parallax.errors import CheckpointError
-from keras_parallax.keras3 import former_checkpoints, optimizer, saves_in_parts
+from keras_parallax.keras3 import former_checkpoints, optimizer, optimizer_parts, saves_in_parts
 from keras_parallax.keras3.scope import Keras3Scope
 
 
@@ -114,7 +114,7 @@ def go_on(model: Any, path: Optional[str], scope: Keras3Scope) -> int:
 
 def _read(model: Any, path: str, file: str) -> Dict[str, Any]:
     """Loads Keras's file of a checkpoint, and returns the state of the job."""
-    state, own = read_state(path), optimizer.own_class(type(model.optimizer)).__name__
+    state, own = read_state(path), optimizer_parts.own_class(type(model.optimizer)).__name__
     if state.get('optimizer', own) != own:
         raise CheckpointError(
             '%s was saved with the optimizer %s, but the model is compiled with %s; compile it '

@@ -12,6 +12,7 @@ from keras_parallax.engine.updates.optimizers import RowsOfKeras3
 from keras_parallax.engine.updates.table_updates import EXACT, LAZY
 from keras_parallax.errors import PlanError, ScopeError
 from keras_parallax.keras3 import optimizer as optimizer_module
+from keras_parallax.keras3 import optimizer_parts
 from keras_parallax.keras3.scope import open_scope
 from keras_parallax.planning.classify import VariableUse
 from keras_parallax.planning.planned_variables import Update
@@ -65,25 +66,26 @@ def described(
     chosen = _optimizer(optimizer or saved) or getattr(model, 'optimizer', None)
     settings = getattr(chosen, '_parallax_settings', None)
     way = sparse_update or (settings.sparse_update if settings else EXACT)
-    for_all = optimizer_module.why_dense(chosen) if chosen is not None else None
     scope: Any = open_scope()
     variables = model.trainable_variables
-    tables = [] if for_all else [one for one in variables if isinstance(one, TableVariable)]
+    why_dense = {id(one): _why_dense(chosen, one, scope) for one in variables}
+    tables = [one for one in variables if why_dense[id(one)] is None]
     numbers = dict(zip(map(id, tables), optimizer_module.looked_up_with(tables, way)))
-    rows = optimizer_module.rows_of(chosen) if chosen is not None else None
     uses, updates, reasons = [], {}, {}
     for variable in variables:
         is_table = isinstance(variable, TableVariable)
         name = variable.table.name if is_table else variable.path
         shape = tuple(variable.table.shape if is_table else variable.shape)
-        number = numbers.get(id(variable))
-        if number is not None:
+        number, reason = numbers.get(id(variable)), why_dense[id(variable)]
+        if reason is None:
             uses.append(VariableUse(name, shape, 'float32', lookups=1, ids_key=number))
         else:
             uses.append(VariableUse(name, shape, str(variable.dtype), whole_reads=('loss',)))
-            reasons[name] = (for_all if is_table else scope.reasons.get(name)) or 'not looked up'
+            reasons[name] = reason
+        part = optimizer_parts.part_for(chosen, variable)
+        rows = optimizer_parts.rows_of(part) if chosen is not None else None
         if rows is not None:
-            updates[name] = _update(chosen, rows, way, number is not None)
+            updates[name] = _update(part, rows, way, reason is None)
     return Description(uses, updates, reasons)
 
 
@@ -110,6 +112,13 @@ def _pair(made: Any) -> Any:
     return made if isinstance(made, tuple) and len(made) == 2 else (made, None)
 
 
+def _why_dense(optimizer: Any, variable: Any, scope: Any) -> Optional[str]:
+    """Why every worker would hold a variable, in words; `None` if it would be sharded."""
+    if not isinstance(variable, TableVariable):
+        return scope.reasons.get(variable.path) or 'not looked up'
+    return None if optimizer is None else optimizer_parts.why_dense(optimizer, variable)
+
+
 def _optimizer(given: Any) -> Any:
     if given is None:
         return None
@@ -125,7 +134,7 @@ def _update(optimizer: Any, rows: RowsOfKeras3, way: str, is_sharded: bool) -> U
         return Update('the whole variable, as in Keras', whole=True, slots=slots)
     if way == LAZY:
         return Update("touched rows only: 'lazy'", slots=slots)
-    name = optimizer_module.own_class(type(optimizer)).__name__
+    name = optimizer_parts.own_class(type(optimizer)).__name__
     if rows.moves_all_rows:
         return Update('all rows in each step, as in %s' % name, whole=True, slots=slots)
     return Update('touched rows only, which is exact for %s' % name, slots=slots)

@@ -24,7 +24,7 @@ from keras_parallax.compat import keras3_api, keras3_files
 from keras_parallax.compat.keras3_variable import EngineVariable, RowsInParts
 from keras_parallax.errors import CheckpointError
 from keras_parallax.framework_types import HdfGroup
-from keras_parallax.keras3 import optimizer as optimizer_module
+from keras_parallax.keras3 import optimizer_parts
 
 #: The optimizers that mean the same by their slots in Keras 2 and in Keras 3.
 SAME_FORMULA = ('SGD', 'Adagrad', 'Adam', 'Adamax', 'Adadelta')
@@ -90,7 +90,7 @@ class _Reader:
     ) -> None:
         self._model, self._path, self._share = model, path, share
         self._file, self._sources = opened.file, opened.sources
-        self._name = optimizer_module.own_class(type(model.optimizer)).__name__
+        self._name = optimizer_parts.own_class(type(model.optimizer)).__name__
 
     def read(self) -> Dict[str, Any]:
         """Checks all that can be checked, and then writes."""
@@ -180,7 +180,7 @@ class _Reader:
         return [_Pair(*pair) for pair in steps] + self._in_order(wanted, datasets[counters:])
 
     def _slot_names(self) -> List[str]:
-        rows = optimizer_module.rows_of(self._model.optimizer)
+        rows = optimizer_parts.rows_of(self._model.optimizer)
         assert rows is not None  # Those of `SAME_FORMULA` have a known formula.
         return [name for name, _ in rows.slots]
 

@@ -20,7 +20,7 @@ from keras_parallax.checkpoint.keras3_state import WEIGHTS
 from keras_parallax.compat import keras3_api
 from keras_parallax.compat.keras3_api import keras
 from keras_parallax.errors import CheckpointError, PlanError
-from keras_parallax.keras3 import checkpoints, optimizer, saves_in_parts
+from keras_parallax.keras3 import checkpoints, optimizer_parts, saves_in_parts
 from keras_parallax.keras3.checkpoints import Position
 from keras_parallax.keras3.scope import Keras3Scope
 
@@ -156,7 +156,7 @@ class Keras3Checkpoint(keras.callbacks.ModelCheckpoint):
             position._asdict(),
             best={self.monitor: float(self.best)} if self.save_best_only else {},
             written=resume.record_of(self.filepath, path),
-            optimizer=optimizer.own_class(type(self.model.optimizer)).__name__,
+            optimizer=optimizer_parts.own_class(type(self.model.optimizer)).__name__,
         )
         try:
             if self._asked.sharded:

@@ -114,9 +114,14 @@ def _compile(original: Callable[..., None]) -> Callable[..., None]:
     def compile(self: Any, *args: Any, **kwargs: Any) -> None:
         tables = embedding_layer.tables_in(self)
         scope = open_scope() or (tables[0].scope if tables else None)
-        asked = signature.bind(self, *args, **kwargs).arguments.get('jit_compile') is True
+        bound = signature.bind(self, *args, **kwargs)
+        bound.apply_defaults()
+        arguments = bound.arguments
+        asked = arguments['jit_compile'] is True
+        if scope is not None:
+            arguments['optimizer'] = optimizer.with_own_optimizers(self, arguments['optimizer'])
         with _told_otherwise(asked and scope is not None):
-            original(self, *args, **kwargs)
+            original(*bound.args, **bound.kwargs)
         _steps.pop(self, None)
         if scope is None or self.optimizer is None:
             return
@@ -175,6 +180,7 @@ def _make_train_function(original: Callable[..., Any]) -> Callable[..., Any]:
 def _prepare(model: Any, scope: Keras3Scope) -> None:
     """Makes a model ready for its first step, or refuses it. A collective call."""
     _check_xla(model, scope)
+    optimizer.check_own_optimizers(model)
     if scope.job.size > 1:
         _check_losses(model)
         _check_metrics(model)

@@ -11,18 +11,29 @@ import numpy as np
 from keras_parallax.compat import keras3_api
 from keras_parallax.compat.horovod_api import hvd
 from keras_parallax.compat.keras3_api import keras
-from keras_parallax.compat.keras3_files import StoreOfBlocks
-from keras_parallax.compat.keras3_variable import EngineVariable, SlotVariable, TableVariable
+from keras_parallax.compat.keras3_variable import EngineVariable, TableVariable
 from keras_parallax.compat.stand_ins import sharing
 from keras_parallax.engine.step.agreement import check_agreement
 from keras_parallax.engine.step.exchange import MEAN
 from keras_parallax.engine.step.optimizer_settings import OptimizerSettings
-from keras_parallax.engine.updates.optimizers import RowsOfKeras3, rows_of_keras3
+from keras_parallax.engine.updates.optimizers import RowsOfKeras3
 from keras_parallax.engine.updates.table_optimizers import TableOptimizers
 from keras_parallax.engine.updates.table_updates import EXACT, LAZY
 from keras_parallax.errors import PlanError, ScopeError, UnequalBatchesError
-from keras_parallax.framework_types import Mixin
-from keras_parallax.keras3 import embedding_layer, joint_losses
+from keras_parallax.keras3 import embedding_layer, joint_losses, table_configs
+from keras_parallax.keras3.optimizer_parts import (
+    EngineSlots,
+    is_map,
+    is_table,
+    own_class,
+    part_for,
+    parts_of,
+    rows_of,
+    set_tables,
+    take_parts,
+    why_dense,
+    with_engine_slots,
+)
 from keras_parallax.keras3.scope import Keras3Scope, open_scope
 from keras_parallax.keras3.table_step import TableStep
 
@@ -32,40 +43,17 @@ _numbers = itertools.count()
 #: From optimizers to what they were wrapped as, so that slots go on if a model is compiled again.
 _wrappers: Any = weakref.WeakKeyDictionary()
 
-#: What Keras does with all gradients, or with all variables, and the engine does not do.
-_OF_ALL = (
-    'global_clipnorm',
-    'clipnorm',
-    'clipvalue',
-    'use_ema',
-    'gradient_accumulation_steps',
-    'weight_decay',
-    'loss_scale_factor',
-)
+#: What a wrapped optimizer has besides.
+_SLOTS = ('_parallax_settings', '_parallax_name', '_parallax_scope')
 
 
-class _Wrapper(Mixin):
+class _Wrapper(EngineSlots):
     """What a wrapped optimizer does differently; put before the optimizer's own class."""
 
-    _parallax_wrapper = True
     _parallax_settings: OptimizerSettings
     _parallax_name: str
     _parallax_scope: Keras3Scope
-    _parallax_tables: List[TableVariable]
-    _parallax_step: Optional[TableStep]
-    __slots__ = (
-        '_parallax_settings',
-        '_parallax_name',
-        '_parallax_scope',
-        '_parallax_tables',
-        '_parallax_step',
-    )
-
-    @classmethod
-    def from_config(cls, config: Dict[str, Any], **arguments: Any) -> Any:
-        """An optimizer of the own class that is not wrapped."""
-        own: Any = own_class(cls)
-        return own.from_config(config, **arguments)
+    __slots__ = _SLOTS
 
     def build(self, variables: Sequence[Any]) -> None:
         """Takes the variables that it updates, as in Keras. A collective call."""
@@ -78,69 +66,38 @@ class _Wrapper(Mixin):
                 _check_models(self, variables)
                 _broadcast(scope, variables)
                 super().build(variables)
-                # Keras counts variables in an ordinary attribute among the optimizer's own.
-                tables = [one for one in variables if _is_table(one)]
-                object.__setattr__(self, '_parallax_tables', tables)
-                object.__setattr__(self, '_parallax_step', self._new_step())
+                self._take_tables([one for one in variables if is_table(one)])
 
-    def add_variable_from_reference(
-        self, reference_variable: Any, name: Optional[str] = None, *args: Any, **kwargs: Any
-    ) -> Any:
-        """Makes a slot, as in Keras; those of tables are kept by the engine."""
-        if not _is_table(reference_variable):
-            return super().add_variable_from_reference(reference_variable, name, *args, **kwargs)
-        table, called = reference_variable.table, cast(str, name)
+    def _take_tables(self, tables: List[TableVariable]) -> None:
+        parts = parts_of(self)
+        set_tables(self, tables, None)
+        for number, part in enumerate(parts):
+            own = [one for one in tables if part_for(self, one) is part]
+            name = self._parallax_name + '.%d' % number * (len(parts) > 1)
+            set_tables(part, own, self._new_step(part, own, name) if own else None)
 
-        def find() -> Any:
-            return cast(TableStep, self._parallax_step).slot(table, called)
-
-        path = keras3_api.name_of_slot(reference_variable, called)
-        slot = keras3_api.new_weight(self, lambda: SlotVariable(path, table, find))
-        self._track_variable(slot)
-        return slot
-
-    def save_own_variables(self, store: Any) -> None:
-        """Writes all variables to a store of Keras's, tables' slots block by block."""
-        if not self._parallax_tables:
-            super().save_own_variables(store)
-            return
-        blocks = StoreOfBlocks(store)
-        for number, variable in enumerate(self.variables):
-            is_slot = isinstance(variable, EngineVariable)
-            blocks[str(number)] = variable if is_slot else variable.numpy()
-
-    def load_own_variables(self, store: Any) -> None:
-        """Reads all variables from a store of Keras's, tables' slots block by block."""
-        if not self._parallax_tables or len(store.keys()) != len(self.variables):
-            # Keras warns of a file that has not the variables of this optimizer.
-            super().load_own_variables(store)
-            return
-        blocks = StoreOfBlocks(store)
-        for number, variable in enumerate(self.variables):
-            source = blocks if isinstance(variable, EngineVariable) else store
-            variable.assign(source[str(number)])
-
-    def _new_step(self) -> Optional[TableStep]:
-        tables = [variable.table for variable in self._parallax_tables]
-        rows = rows_of(self)
-        if not tables or rows is None:
-            return None
+    def _new_step(self, part: Any, tables: List[TableVariable], name: str) -> TableStep:
         settings = self._parallax_settings
         options: Dict[str, Any] = dict(
-            name=self._parallax_name,
+            name=name,
             compression=settings.compression,
             pull_compression=settings.pull_compression,
             sparse_update=settings.sparse_update,
             sparse_reduction=settings.sparse_reduction,
         )
-        dense = {
+        others = {
             name
             for variable in keras3_api.built_for(self)
-            if not _is_table(variable)
+            if not any(variable is table for table in tables)
             for name in _names_of(variable)
         }
-        numbers = looked_up_with(self._parallax_tables, settings.sparse_update)
-        return self._parallax_scope.new_step(tables, rows, options, numbers, dense)
+        return self._parallax_scope.new_step(
+            [variable.table for variable in tables],
+            cast(RowsOfKeras3, rows_of(part)),
+            options,
+            looked_up_with(tables, settings.sparse_update),
+            others,
+        )
 
     def apply(self, grads: Sequence[Any], trainable_variables: Optional[Any] = None) -> None:
         """Updates variables by gradients, as in Keras, and tables by those of their rows."""
@@ -149,15 +106,26 @@ class _Wrapper(Mixin):
             self.build(list(trainable_variables))
         known = keras3_api.built_for(self) if trainable_variables is None else trainable_variables
         pairs = list(zip(grads, known))
-        dense = [(by, of) for by, of in pairs if not _is_table(of) and by is not None]
-        of_tables = {id(of): by for by, of in pairs if _is_table(of)}
+        dense = [(by, of) for by, of in pairs if not is_table(of) and by is not None]
+        of_tables = {id(of): by for by, of in pairs if is_table(of)}
         if of_tables:
             self._push(of_tables)
         reduced = self._averaged([by for by, _ in dense])
-        if dense:
+        if is_map(self):
+            self._apply_by_parts(reduced, [of for _, of in dense])
+        elif dense:
             super().apply(reduced, [of for _, of in dense])
         else:
             keras3_api.iterations_of(self).assign_add(1)
+
+    def _apply_by_parts(self, gradients: Sequence[Any], variables: Sequence[Any]) -> None:
+        for part in parts_of(self):
+            own = [pair for pair in zip(gradients, variables) if part_for(self, pair[1]) is part]
+            if own:
+                part.apply(*map(list, zip(*own)))
+            elif part._parallax_tables:
+                keras3_api.iterations_of(part).assign_add(1)
+        keras3_api.iterations_of(self).assign_add(1)
 
     def stateless_apply(
         self, optimizer_variables: Any, grads: Any, trainable_variables: Any
@@ -169,7 +137,9 @@ class _Wrapper(Mixin):
         return super().stateless_apply(optimizer_variables, grads, trainable_variables)
 
     def _push(self, of_tables: Dict[int, Any]) -> None:
-        backend, tables = keras3_api.backend_module(), self._parallax_tables
+        backend = keras3_api.backend_module()
+        parts = [part for part in parts_of(self) if part._parallax_tables]
+        tables = [variable for part in parts for variable in part._parallax_tables]
         gradients = [of_tables.get(id(variable)) for variable in tables]
         missing = [
             variable.table.name
@@ -182,15 +152,23 @@ class _Wrapper(Mixin):
                 "optimizer for each set of variables, or overrides={'layer': 'dense'}."
                 % ', '.join(missing)
             )
-        number = keras.ops.cast(keras3_api.iterations_of(self) + 1, 'int32')
-        rate = keras.ops.cast(keras3_api.learning_rate_of(self), 'float32')
-        step: Any = self._parallax_step
+        stack, cast_to = keras.ops.stack, keras.ops.cast
+        numbers = [cast_to(keras3_api.iterations_of(part) + 1, 'int32') for part in parts]
+        rates = [cast_to(keras3_api.learning_rate_of(part), 'float32') for part in parts]
 
-        def act(number: np.ndarray, rate: np.ndarray, *parts: np.ndarray) -> None:
-            step(parts[::2], parts[1::2], float(rate), int(number))
+        def act(numbers: np.ndarray, rates: np.ndarray, *arrays: np.ndarray) -> None:
+            # One call for all of them, since workers wait for each other in each of their steps.
+            ids, of_ids = iter(arrays[::2]), iter(arrays[1::2])
+            for part, number, rate in zip(parts, numbers, rates):
+                count = len(part._parallax_tables)
+                own = list(itertools.islice(ids, count)), list(itertools.islice(of_ids, count))
+                part._parallax_step(*own, float(rate), int(number))
 
         pushed = backend.push(
-            self._parallax_scope.noting_errors(act), [number, rate], gradients, tables
+            self._parallax_scope.noting_errors(act),
+            [stack(numbers), stack(rates)],
+            gradients,
+            tables,
         )
         for variable, value in zip(tables, pushed):
             variable.assign(value)
@@ -237,10 +215,6 @@ def _names_of(variable: Any) -> Sequence[str]:
     return variable.path, '/'.join(parts[-2:]), parts[max(0, len(parts) - 2)]
 
 
-def _is_table(variable: Any) -> bool:
-    return isinstance(variable, TableVariable)
-
-
 def looked_up_with(tables: Sequence[TableVariable], sparse_update: str) -> List[int]:
     """For each table a number, the same for those that a functional model looks up alike."""
     if sparse_update == LAZY:
@@ -256,39 +230,15 @@ def looked_up_with(tables: Sequence[TableVariable], sparse_update: str) -> List[
     return of_tables
 
 
-def own_class(cls: type) -> type:
-    """The class of an optimizer that a class wraps."""
-    return cls.__mro__[cls.__mro__.index(_Wrapper) + 1] if issubclass(cls, _Wrapper) else cls
-
-
-def rows_of(optimizer: Any) -> Optional[RowsOfKeras3]:
-    """The formula by which an optimizer of Keras 3 moves rows, if it is known."""
-    cls = own_class(type(optimizer))
-    if not cls.__module__.startswith('keras.'):
-        return None
-    return rows_of_keras3(cls.__name__, optimizer)
-
-
-def why_dense(optimizer: Any) -> Optional[str]:
-    """Why no table can be sharded with an optimizer, in words."""
-    if rows_of(optimizer) is None:
-        return 'the formula of %s for rows is not known' % own_class(type(optimizer)).__name__
-    for option in _OF_ALL:
-        if getattr(optimizer, option, None):
-            return 'the optimizer has %s' % option
-    return None
-
-
 def _with_dense_tables(optimizer: Any, variables: List[Any]) -> List[Any]:
     """Variables, in which tables that the optimizer cannot update by rows are Keras's own."""
-    reason = why_dense(optimizer)
-    if reason is None:
-        return variables
-    made = {}
+    made = []
     for variable in variables:
-        if _is_table(variable):
-            made[id(variable)] = embedding_layer.make_dense(variable.layer(), reason)
-    return [made.get(id(variable), variable) for variable in variables]
+        reason = why_dense(optimizer, variable) if is_table(variable) else None
+        if reason is not None:
+            variable = embedding_layer.make_dense(variable.layer(), reason)
+        made.append(variable)
+    return made
 
 
 def _check_models(optimizer: Any, variables: Sequence[Any]) -> None:
@@ -304,10 +254,10 @@ def _check_models(optimizer: Any, variables: Sequence[Any]) -> None:
             % (overwritten[0], scope.job.size)
         )
     report = [
-        (one.path, '%s %s%s' % (list(one.shape), one.dtype, ', sharded' * _is_table(one)))
+        (one.path, '%s %s%s' % (list(one.shape), one.dtype, ', sharded' * is_table(one)))
         for one in variables
     ]
-    tables = [one for one in variables if _is_table(one)]
+    tables = [one for one in variables if is_table(one)]
     numbers = looked_up_with(tables, optimizer._parallax_settings.sparse_update)
     report.append(('lookups with the same ids', str(numbers)))
     report.append(('optimizer', own_class(type(optimizer)).__name__))
@@ -380,17 +330,40 @@ def wrap(optimizer: Any, name: Optional[str], settings: OptimizerSettings) -> An
             'The optimizer has been built for a model already; make a new one, or wrap it before '
             'it is used.'
         )
-    cls = type(optimizer)
-    wrapper = type(cls.__name__, (_Wrapper, cls), {'__module__': cls.__module__, '__slots__': ()})
-    wrapped = sharing(optimizer, wrapper)
-    set_own = object.__setattr__
+    take_parts(optimizer)
+    wrapped = with_engine_slots(optimizer, _Wrapper, _SLOTS)
+    set_own, cls = object.__setattr__, type(optimizer)
     set_own(wrapped, '_parallax_settings', settings)
     set_own(wrapped, '_parallax_name', name or 'keras3.%s.%d' % (cls.__name__, next(_numbers)))
     set_own(wrapped, '_parallax_scope', scope)
-    set_own(wrapped, '_parallax_tables', [])
-    set_own(wrapped, '_parallax_step', None)
     _wrappers[optimizer] = wrapped
     return wrapped
+
+
+def with_own_optimizers(model: Any, given: Any) -> Any:
+    """As of `table_configs`; the optimizer may be wrapped."""
+    if not is_wrapped(given):
+        return table_configs.with_own_optimizers(model, given)
+    plain = sharing(given, own_class(type(given)))
+    made = table_configs.with_own_optimizers(model, plain)
+    if made is plain:
+        return given
+    with given._parallax_scope:
+        return wrap(made, None, given._parallax_settings)
+
+
+def check_own_optimizers(model: Any) -> None:
+    """Refuses a model whose tables of keras-rs came after `compile`, with other optimizers.
+
+    Raises:
+        PlanError: as said.
+    """
+    plain = sharing(model.optimizer, own_class(type(model.optimizer)))
+    if table_configs.differing(model, plain):
+        raise PlanError(
+            'The model got a DistributedEmbedding after compile, and its tables have optimizers of '
+            'their own. Make the layer before compile, for example in __init__ of the model.'
+        )
 
 
 def usual_settings() -> OptimizerSettings:

@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Optional
 from keras_parallax.compat.keras3_variable import TableVariable
 from keras_parallax.errors import ScopeError
 from keras_parallax.keras3 import joint_lookups, optimizer
+from keras_parallax.keras3.optimizer_parts import parts_of
 from keras_parallax.keras3.scope import Keras3Scope
 from keras_parallax.planning.classify import DENSE, VariableUse
 from keras_parallax.planning.plan import Basis, Plan, PlannedVariable
@@ -40,9 +41,10 @@ def plan_of(model: Any, scope: Keras3Scope) -> Plan:
             'model.optimizer.build(model.trainable_variables) on all workers before.'
         )
     own.build(model.trainable_variables)
-    step = own._parallax_step
-    plan = step.step.plan if step is not None else Plan((), 1)
-    tables = own._parallax_tables
+    parts = [part for part in parts_of(own) if part._parallax_step is not None]
+    plans = [part._parallax_step.step.plan for part in parts]
+    plan = _joined(plans) if plans else Plan((), 1)
+    tables = [variable for part in parts for variable in part._parallax_tables]
     of_tables = dict(zip((one.table for one in tables), plan.variables))
     alone = {id(layer) for layer in joint_lookups.looked_up_alone(model)}
     variables = []
@@ -71,6 +73,18 @@ def plan_of(model: Any, scope: Keras3Scope) -> Plan:
             plan, variables, {planned.name: table.name for table, planned in of_tables.items()}
         ),
     )
+
+
+def _joined(plans: List[Plan]) -> Plan:
+    """The plan of tables that several optimizers update, each by a step of its own."""
+    bases = [plan.basis for plan in plans if plan.basis is not None]
+    basis = bases[0] if bases else None
+    if basis is not None:
+        overrides = {name: kind for one in bases for name, kind in one.overrides.items()}
+        uses = tuple(use for one in bases for use in one.uses)
+        basis = basis._replace(uses=uses, overrides=overrides)
+    variables = tuple(variable for plan in plans for variable in plan.variables)
+    return plans[0]._replace(variables=variables, basis=basis)
 
 
 def _basis(plan: Plan, variables: List[PlannedVariable], names: Dict[str, str]) -> Optional[Basis]:

@@ -44,7 +44,7 @@ def train(case, data, size, optimizer, validation):
 def train_plainly(case, ranks, path):
     """Writes to a file what plain Keras comes to on the joined batches."""
     data = case.data(STEPS * ranks * BATCH)
-    plain, history = train(case, data, ranks * BATCH, summing(case.optimizer()), data)
+    plain, history = train(case, data, ranks * BATCH, summing(case.plain()), data)
     moved = case.moved(plain)
     # A file of NumPy has no bfloat16.
     weights = [np.asarray(weight, np.float32) for weight in plain.get_weights()]

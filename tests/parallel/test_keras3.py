@@ -2,6 +2,7 @@
 # Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Models of Keras 3 train in a strategy as in plain Keras 3 on the joined batch."""
 
+import importlib.util
 import json
 
 import frameworks
@@ -19,12 +20,17 @@ from keras3_cases import CASES  # noqa: E402
 BOUND = 1e-5
 BOUND_OF_16_BITS = 1e-2
 
+#: Keras 3.12 has none.
+HAS_MULTI = hasattr(keras.optimizers, 'MultiOptimizer')
+#: It needs Python 3.11.
+HAS_KERAS_RS = importlib.util.find_spec('keras_rs') is not None
+
 #: Cases whose tables every rank holds, because the engine cannot update them by rows.
 DENSE = (
     'adamw ftrl lamb adafactor muon schedule_free loss_scale clipnorm clipvalue global_clipnorm '
     'weight_decay ema accumulated tied mixed_float16 bfloat16 xla_without_tables '
     'penalized_by_hand read_by_operators taken frozen_taken'
-).split() + ['multi'] * hasattr(keras.optimizers, 'MultiOptimizer')
+).split() + ['multi_of_own_map'] * HAS_MULTI
 #: Cases with fewer tables that have shards than two.
 TABLES = dict(
     {name: 0 for name in DENSE},
@@ -34,13 +40,14 @@ TABLES = dict(
     same_ids_adam=4,
     alike_rows=3,
     eager_alike_rows=3,
+    multi_in_part=1,
 )
 #: Optimizers that move rows.
 OPTIMIZERS = 'momentum adagrad adam rmsprop nadam'.split()
 #: Others, whose formulas for rows Keras 2 has, too, and cases that resemble one of `WAYS`.
 MORE = (
     'sgd nesterov amsgrad rmsprop_all adadelta adamax lion same_ids_adam apart_adam xla_activity'
-).split()
+).split() + ['distributed_one'] * HAS_KERAS_RS
 #: Loops, losses, rates and models.
 WAYS = (
     'regularized constrained schedule rate_callback early_stopping eager steps_per_execution '
@@ -68,6 +75,7 @@ FEW = (
     'frozen',
     'frozen_taken',
 )
+FEW += ('multi', 'multi_in_part') * HAS_MULTI + ('distributed',) * (HAS_MULTI and HAS_KERAS_RS)
 
 
 #: Without Keras 2, as who has Keras 3 has it.
