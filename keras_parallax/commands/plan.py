@@ -238,8 +238,12 @@ def plan_for(
     """The `Plan` that the command's options ask for; raises `PlanError` if it cannot be.
 
     Of pairs of a name and a value, those named `None` are for every table, and count less than what
-    is said of one. The bandwidth is in bytes per second.
+    is said of one. A name is that of a variable or of a layer, as for a strategy. The bandwidth is in
+    bytes per second.
     """
+    density, partitions, override, row_dtype = (
+        list(_of_variables(pairs, uses)) for pairs in (density, partitions, override, row_dtype)
+    )
     own = servers if isinstance(servers, int) else 0
     dedicated = isinstance(servers, int)
     cluster = Cluster(
@@ -270,6 +274,15 @@ def plan_for(
         fp16=Fp16(fp16, fp16_pulls),
         row_dtype=narrow,
     )
+
+
+def _of_variables(pairs: Pairs, uses: Sequence[VariableUse]) -> Pairs:
+    """Pairs, in which the variables of a layer take the place of the layer."""
+    known = {use.name for use in uses}
+    for name, value in pairs:
+        of_layer = [use.name for use in uses if name in use.name.split('/')[:-1]]
+        names = [name] if name in known or not of_layer else of_layer
+        yield from ((each, value) for each in names)
 
 
 def _with_reasons(plan: Plan, reasons: Mapping[str, str]) -> Plan:

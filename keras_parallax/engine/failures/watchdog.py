@@ -46,9 +46,9 @@ _SENTENCES = {
     'ending': 'is told to end by SIGTERM, as by the launcher after Ctrl-C.',
     'out of memory': 'was killed, most likely by the kernel, which ran out of memory on that host '
     'and has killed a process; use smaller batches or tables, or fewer workers on the host.',
-    'ended': 'was killed from outside or crashed; the exit status that the launcher shows tells '
-    'how: 137 is SIGKILL, 143 SIGTERM, as after Ctrl-C or when the launcher has seen another '
-    'worker fail, 139 a segmentation fault, 134 an abort.',
+    'ended': 'was killed from outside or crashed; the exit status that the launcher shows, or its '
+    'log has, tells how: 137 is SIGKILL, 143 SIGTERM, as after Ctrl-C or when the launcher has '
+    'seen another worker fail, 139 a segmentation fault, 134 an abort.',
     'gone': 'has ended without a word (killed, out of memory, or crashed).',
     'cut off': 'does not answer (its host is down, or the network to it).',
 }

@@ -266,7 +266,7 @@ USES = [
 ]
 
 
-def planned(**options):
+def planned(uses=USES, **options):
     defaults = dict(
         hosts=4,
         workers_per_host=2,
@@ -280,7 +280,7 @@ def planned(**options):
         fp16_pulls=False,
         local_aggregation=False,
     )
-    return plan_for(USES, **dict(defaults, **options))
+    return plan_for(uses, **dict(defaults, **options))
 
 
 def test_a_value_for_every_table_is_for_tables_only_and_one_by_name_counts_more():
@@ -288,6 +288,13 @@ def test_a_value_for_every_table_is_for_tables_only_and_one_by_name_counts_more(
     assert [variable.density for variable in plan.variables] == [0.5, 0.1, 0.1, 1.0]
     plan = planned(density=[(None, 0.1)], override=[('other', 'dense')])
     assert plan['other'].density is None
+
+
+def test_the_name_of_a_layer_is_for_its_variables():
+    uses = [use._replace(name='%s/embeddings' % use.name) for use in USES]
+    plan = planned(uses, density=[(None, 0.1), ('one', 0.5)], override=[('other', 'dense')])
+    assert plan['one/embeddings'].density == 0.5
+    assert plan['other/embeddings'].kind == 'dense'
 
 
 def test_partitions_for_every_table_leave_one_in_one_piece_that_must_be():
