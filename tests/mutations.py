@@ -68,7 +68,7 @@ MUTATIONS = [
     ),
     Mutation(
         'engine/tables/pull.py',
-        'with tf.control_dependencies([check]):',
+        'with tf.control_dependencies([check_of_ids(unique, table.rows, table.name)]):',
         'with tf.control_dependencies([]):',
         'tests/parallel/test_failures.py::test_a_failed_job_ends_and_says_why[bad_id]',
     ),

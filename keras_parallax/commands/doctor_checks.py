@@ -83,8 +83,12 @@ def check_versions(host: str, facts: Facts) -> List[Finding]:
         message = 'h5py %s: Keras cannot load its own files.' % (facts['h5py'] or 'is missing')
         remedy = remedies.H5PY_2 if is_old else remedies.H5PY
         findings.append(Finding(WARNING, check, host, message, remedy))
-    message = 'Python %s, TensorFlow %s, Keras %s, Horovod %s.' % tuple(
-        facts[name] for name in ('python', 'tensorflow', 'keras', 'horovod')
+    keras = ' and '.join(filter(None, [facts['keras'], facts.get('keras_3')]))
+    message = 'Python %s, TensorFlow %s, Keras %s, Horovod %s.' % (
+        facts['python'],
+        facts['tensorflow'],
+        keras,
+        facts['horovod'],
     )
     return findings or [Finding(OK, check, host, message)]
 

@@ -58,7 +58,8 @@ def collect(disk: str, files: Sequence[str]) -> Dict[str, Any]:
     for name in ('tensorflow', 'keras', 'horovod', 'h5py', 'numpy'):
         _try(facts, name, functools.partial(_version, name))
     if importlib.util.find_spec('tf_keras'):
-        # That is Keras 2 there; the package `keras` beside it is Keras 3, which is not used.
+        # That is Keras 2 there; the package `keras` beside it is Keras 3.
+        facts['keras_3'] = facts['keras']
         _try(facts, 'keras', lambda: importlib.import_module('tf_keras').__version__)
     elif facts['keras'] is None and _has_keras_of_its_own():
         _try(facts, 'keras', lambda: importlib.import_module('tensorflow').keras.__version__)

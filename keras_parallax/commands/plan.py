@@ -238,8 +238,8 @@ def plan_for(
     """The `Plan` that the command's options ask for; raises `PlanError` if it cannot be.
 
     Of pairs of a name and a value, those named `None` are for every table, and count less than what
-    is said of one. A name is that of a variable or of a layer, as for a strategy. The bandwidth is in
-    bytes per second.
+    is said of one. A name is that of a variable or of a layer, as for a strategy. The bandwidth is
+    in bytes per second.
     """
     density, partitions, override, row_dtype = (
         list(_of_variables(pairs, uses)) for pairs in (density, partitions, override, row_dtype)

@@ -8,7 +8,6 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from keras_parallax.compat.keras3_api import keras
 from keras_parallax.compat.keras3_variable import TableVariable
-from keras_parallax.engine.updates.optimizers import RowsOfKeras3
 from keras_parallax.engine.updates.table_updates import EXACT, LAZY
 from keras_parallax.errors import PlanError, ScopeError
 from keras_parallax.keras3 import optimizer as optimizer_module
@@ -82,10 +81,11 @@ def described(
         else:
             uses.append(VariableUse(name, shape, str(variable.dtype), whole_reads=('loss',)))
             reasons[name] = reason
-        part = optimizer_parts.part_for(chosen, variable)
-        rows = optimizer_parts.rows_of(part) if chosen is not None else None
-        if rows is not None:
-            updates[name] = _update(part, rows, way, reason is None)
+        update = chosen and update_of(
+            optimizer_parts.part_for(chosen, variable), way, reason is None
+        )
+        if update is not None:
+            updates[name] = update
     return Description(uses, updates, reasons)
 
 
@@ -128,7 +128,17 @@ def _optimizer(given: Any) -> Any:
         raise PlanError('No Keras optimizer could be made of %r: %s' % (given, error)) from error
 
 
-def _update(optimizer: Any, rows: RowsOfKeras3, way: str, is_sharded: bool) -> Update:
+def update_of(optimizer: Any, way: str, is_sharded: bool) -> Optional[Update]:
+    """How an optimizer updates a variable; `None` if its formula is not known.
+
+    Args:
+        optimizer: one of `optimizer_parts.parts_of`.
+        way: `'exact'` or `'lazy'`.
+        is_sharded: whether the variable is a table that is sharded.
+    """
+    rows = optimizer_parts.rows_of(optimizer)
+    if rows is None:
+        return None
     slots = float(len(rows.slots))
     if not is_sharded:
         return Update('the whole variable, as in Keras', whole=True, slots=slots)

@@ -7,7 +7,8 @@ from typing import Any, Dict, List, Optional
 from keras_parallax.compat.keras3_variable import TableVariable
 from keras_parallax.errors import ScopeError
 from keras_parallax.keras3 import joint_lookups, optimizer
-from keras_parallax.keras3.optimizer_parts import parts_of
+from keras_parallax.keras3.describing import update_of
+from keras_parallax.keras3.optimizer_parts import part_for, parts_of
 from keras_parallax.keras3.scope import Keras3Scope
 from keras_parallax.planning.classify import DENSE, VariableUse
 from keras_parallax.planning.plan import Basis, Plan, PlannedVariable
@@ -46,16 +47,22 @@ def plan_of(model: Any, scope: Keras3Scope) -> Plan:
     plan = _joined(plans) if plans else Plan((), 1)
     tables = [variable for part in parts for variable in part._parallax_tables]
     of_tables = dict(zip((one.table for one in tables), plan.variables))
+    way = own._parallax_settings.sparse_update
+    updates = {}
     alone = {id(layer) for layer in joint_lookups.looked_up_alone(model)}
     variables = []
     for variable in model.trainable_variables:
-        if isinstance(variable, TableVariable):
-            planned = of_tables[variable.table]._replace(name=variable.table.name)
+        is_table = isinstance(variable, TableVariable)
+        name = variable.table.name if is_table else variable.path
+        update = update_of(part_for(own, variable), way, is_table)
+        if update is not None:
+            updates[name] = update
+        if is_table:
+            planned = of_tables[variable.table]._replace(name=name)
             if id(variable.layer()) in alone:
                 planned = planned._replace(reason=planned.reason + _ALONE)
             variables.append(planned)
         else:
-            name = variable.path
             variables.append(
                 PlannedVariable(
                     name,
@@ -66,13 +73,14 @@ def plan_of(model: Any, scope: Keras3Scope) -> Plan:
                     density=1.0,
                 )
             )
-    return plan._replace(
+    plan = plan._replace(
         variables=tuple(variables),
         requested=scope.request.architecture,
         basis=_basis(
             plan, variables, {planned.name: table.name for table, planned in of_tables.items()}
         ),
     )
+    return plan.with_updates(updates)
 
 
 def _joined(plans: List[Plan]) -> Plan:

@@ -288,7 +288,9 @@ WITH_EXAMPLE = sorted(name for name in NAMES if example(NAMES[name]))
 def printed(request):
     """What the selected examples printed where they failed, by name."""
     selected = [
-        item.callspec.params for item in request.session.items if 'printed' in item.fixturenames
+        item.callspec.params
+        for item in request.session.items
+        if item.module is request.module and 'printed' in item.fixturenames
     ]
     pairs = {
         params['name']: [(one.source, one.want) for one in example(NAMES[params['name']])]

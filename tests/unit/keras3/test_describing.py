@@ -67,6 +67,7 @@ import json
 import resource
 import sys
 import keras
+import keras_parallax as kp
 from keras_parallax.commands.describe_model import describe
 from keras_parallax.errors import PlanError
 sys.path.insert(0, '')
@@ -80,6 +81,10 @@ for source in sys.argv[1:]:
         found[source] = [use._asdict() for use in uses], updates, dict(reasons)
     except PlanError as error:
         found[source] = str(error)
+with kp.ParallaxStrategy() as strategy:
+    trained = models.compiled()
+plan = strategy.plan(trained)
+found['the plan of a strategy'] = {one.name: one.update for one in plan.variables}
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 print(json.dumps({'found': found, 'peak': peak}))
 """
@@ -123,6 +128,10 @@ def test_a_model_and_its_file_have_tables_that_are_looked_up_and_some_that_canno
     assert reasons['tags/embeddings'] == 'it has a regularizer'
     _, whole, slots = updates['words/embeddings']
     assert (whole, slots) == (False, 1)
+
+
+def test_the_plan_of_a_strategy_tells_the_same_updates(found):
+    assert found['the plan of a strategy'] == found['models:compiled'][1]
 
 
 def test_a_model_that_is_not_compiled_has_no_updates(found):
