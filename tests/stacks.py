@@ -41,6 +41,7 @@ ON_TENSORFLOW_2 = (
     'tests/parallel/test_keras3.py',
     'tests/parallel/test_keras3_behaviour.py',
     'tests/parallel/test_keras3_examples.py',
+    'tests/parallel/test_keras3_former.py',
     'tests/parallel/test_keras3_lives.py',
     'tests/parallel/test_keras3_memory.py',
     'tests/parallel/test_keras3_saving.py',

@@ -331,7 +331,9 @@ OF_OTHER_STACKS = {
 
 
 #: Modules that import Keras 3, which is not there beside most stacks.
-OF_KERAS_3 = re.compile(r'keras_parallax\.(keras3|compat\.(keras3_|fed_optimizers|jax_calls))')
+OF_KERAS_3 = re.compile(
+    r'keras_parallax\.(keras3|compat\.(keras3_|keras_rs_api|fed_optimizers|jax_calls))'
+)
 
 
 def test_the_examples_of_what_is_not_public_run(monkeypatch):
