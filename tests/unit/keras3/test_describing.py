@@ -75,16 +75,16 @@ import models
 
 models.compiled().save('model.keras')
 found = {}
+with kp.ParallaxStrategy() as strategy:
+    trained = models.compiled()
+plan = strategy.plan(trained)
+found['the plan of a strategy'] = {one.name: one.update for one in plan.variables}
 for source in sys.argv[1:]:
     try:
         uses, updates, reasons = describe(source)
         found[source] = [use._asdict() for use in uses], updates, dict(reasons)
     except PlanError as error:
         found[source] = str(error)
-with kp.ParallaxStrategy() as strategy:
-    trained = models.compiled()
-plan = strategy.plan(trained)
-found['the plan of a strategy'] = {one.name: one.update for one in plan.variables}
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 print(json.dumps({'found': found, 'peak': peak}))
 """
