@@ -123,7 +123,7 @@ def _describe_keras3(
     if is_file and not os.path.isfile(source):
         raise PlanError('There is no file %s.' % source)
     # What a module imports tells whether Keras 3 is in use.
-    make = None if is_file or _is_file_of_keras2(source) else _function(*_parts_of(source))
+    function = None if is_file or _is_file_of_keras2(source) else _function(*_parts_of(source))
     if not loaded_keras3.is_in_use():
         if is_file:
             raise PlanError('%s is a file of Keras 3, which is not in use here.' % source)
@@ -131,16 +131,17 @@ def _describe_keras3(
     # Only now: it imports Keras 3, and its backend.
     from keras_parallax.keras3 import describing
 
-    if make is None and not is_file:
+    if function is None and not is_file:
         return None
+    make = functools.partial(describing.from_file, source) if is_file else _uncompiled(function)
     with ParallaxStrategy():
-        found = describing.described(
-            make or functools.partial(describing.from_file, source),
-            source,
-            optimizer,
-            sparse_update,
-        )
+        found = describing.described(make, source, optimizer, sparse_update)
     return None if found is None else Description(*found)
+
+
+def _uncompiled(function: Any) -> Callable[[], Tuple[Model, None]]:
+    """A function that returns a model as `describing.from_file` does, without an optimizer."""
+    return lambda: (function(), None)
 
 
 def _is_file_of_keras2(source: str) -> bool:

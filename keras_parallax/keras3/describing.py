@@ -4,7 +4,7 @@
 
 import json
 import zipfile
-from typing import Any, Callable, Dict, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from keras_parallax.compat.keras3_api import keras
 from keras_parallax.compat.keras3_variable import TableVariable
@@ -33,13 +33,16 @@ class Description(NamedTuple):
 
 
 def described(
-    make: Callable[[], Any], source: str, optimizer: Optional[str], sparse_update: Optional[str]
+    make: Callable[[], Tuple[Any, Any]],
+    source: str,
+    optimizer: Optional[str],
+    sparse_update: Optional[str],
 ) -> Optional[Description]:
     """Describes the model that a function makes in the open scope of a strategy.
 
     Args:
-        make: function without arguments that returns a model, or a pair of a model and the config
-            of the optimizer that a file has.
+        make: function without arguments that returns a model, and the config of the optimizer that
+            a file has, or `None`.
         source: where the model is from, for errors.
         optimizer: as for `describe_model.describe`.
         sparse_update: as for `describe_model.describe`.
@@ -51,7 +54,7 @@ def described(
         PlanError: the model has no weights, or there is no such optimizer.
     """
     try:
-        model, saved = _pair(make())
+        model, saved = make()
     except ScopeError:
         # The scope refuses the layers of a model of Keras 2, before they have weights.
         return None
@@ -89,7 +92,7 @@ def described(
     return Description(uses, updates, reasons)
 
 
-def from_file(path: str) -> Any:
+def from_file(path: str) -> Tuple[Any, Any]:
     """The model of a `.keras` file without the values of its weights, and its optimizer's config.
 
     Raises:
@@ -106,10 +109,6 @@ def from_file(path: str) -> Any:
             'No model of Keras 3 could be built from %s: %s. A model with layers of your own can '
             'be given as module:function.' % (path, error)
         ) from error
-
-
-def _pair(made: Any) -> Any:
-    return made if isinstance(made, tuple) and len(made) == 2 else (made, None)
 
 
 def _why_dense(optimizer: Any, variable: Any, scope: Any) -> Optional[str]:

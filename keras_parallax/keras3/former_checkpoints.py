@@ -1,6 +1,6 @@
 # Copyright 2026 The keras-parallax authors.
 # Licensed under the Apache License, Version 2.0; see the file LICENSE.
-"""Checkpoints and HDF5 files of Keras 2, of any TensorFlow, which models of Keras 3 go on from.
+"""Checkpoints of Keras 2, and HDF5 files in its form, which models of Keras 3 go on from.
 
 Layers are paired by their order, as Keras does it, and slots by the order of the variables. The
 formulas of `SAME_FORMULA` move a variable by its slots as those of Keras 2 do.
@@ -91,13 +91,16 @@ class _Reader:
         self._model, self._path, self._share = model, path, share
         self._file, self._sources = opened.file, opened.sources
         self._name = optimizer_parts.own_class(type(model.optimizer)).__name__
+        # `model.save('model.h5')` of Keras 3 has the form of Keras 2, too.
+        self._of_keras_3 = keras_file_read.version_of(opened.file).startswith('3.')
 
     def read(self) -> Dict[str, Any]:
         """Checks all that can be checked, and then writes."""
         state = read_state(self._file)
         configs = keras_file_read.read_configs(self._file)
-        self._check_functions(configs.model)
-        self._check_position(state)
+        if not self._of_keras_3:
+            self._check_functions(configs.model)
+            self._check_position(state)
         pairs = self._weights()
         slots = self._slots(pairs, configs, state)
         for variable, source in pairs + slots:
@@ -107,7 +110,10 @@ class _Reader:
         return {'epoch': state.get('epoch', 0)}
 
     def _refused(self, why: str) -> CheckpointError:
-        return CheckpointError('%s was saved from a model of Keras 2, and %s' % (self._path, why))
+        generation = 3 if self._of_keras_3 else 2
+        return CheckpointError(
+            '%s was saved from a model of Keras %d, and %s' % (self._path, generation, why)
+        )
 
     def _check_functions(self, saved: Any) -> None:
         other_keras.check_gates(self._path, saved, json.loads(self._model.to_json()))
@@ -158,10 +164,12 @@ class _Reader:
             return []
         datasets = self._datasets(self._file[SLOTS], 'weight_names') if SLOTS in self._file else []
         own = self._model.optimizer.variables
-        if keras_file_read.version_of(self._file).startswith('3.'):
+        saved = (configs.training or {}).get('optimizer_config') or {}
+        self._check_optimizer(saved.get('class_name') or state.get('optimizer'))
+        if self._of_keras_3:
             return self._in_order(own, datasets)
-        saved = configs.training and configs.training['optimizer_config']['class_name']
-        self._check_optimizer(saved or state.get('optimizer'), state)
+        values = state.get('hyperparameters') or saved.get('config') or {}
+        self._check_formula(values.get('decay'))
         counters = other_keras.counters([tuple(dataset.shape) for dataset in datasets])
         if counters > 1:
             raise self._refused(
@@ -196,7 +204,7 @@ class _Reader:
             )
         return [_Pair(*pair) for pair in zip(variables, datasets)]
 
-    def _check_optimizer(self, saved: Any, state: Dict[str, Any]) -> None:
+    def _check_optimizer(self, saved: Any) -> None:
         of_tables = json.loads(self._file.attrs.get(OF_TABLES, '{}'))
         if of_tables:
             raise self._refused(
@@ -208,6 +216,8 @@ class _Reader:
                 'with the optimizer %s, but the model is compiled with %s; compile it with %s. %s'
                 % (saved, self._name, saved, _WEIGHTS_ALONE)
             )
+
+    def _check_formula(self, decay: Optional[float]) -> None:
         if self._name not in SAME_FORMULA:
             raise self._refused(
                 'the slots of %s mean something else there; those of %s go on. %s'
@@ -220,7 +230,6 @@ class _Reader:
                 'keras.optimizers.Adagrad(rate, epsilon=1e-14) comes nearest.' % self._name,
                 stacklevel=2,
             )
-        decay = state.get('hyperparameters', {}).get('decay')
         if decay and not keras3_api.has_schedule(self._model.optimizer):
             raise self._refused(
                 'its learning rate decays (decay=%g); compile the model with a learning rate of '

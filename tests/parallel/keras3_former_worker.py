@@ -138,9 +138,12 @@ def of_keras_3(strategy):
     saved.train_on_batch(np.zeros((4, 2), 'int32'), np.ones((4, 1)))
     saved.save(path)
     strategy.resume(model, path)
+    with strategy:
+        other = small('adamax')
     return {
         'weights': distance(model.get_weights(), saved.get_weights()),
         'slots': distance(slots_of(model), slots_of(saved)),
+        'another optimizer': error_of(lambda: strategy.resume(other, path)),
     }
 
 
@@ -162,6 +165,7 @@ def main():
         ('default gates', gates[0], os.path.join(FOLDER, 'gates.h5')),
         ('gates of the same name', gates[1], os.path.join(FOLDER, 'gates.h5')),
         ('decay', decay, os.path.join(FOLDER, 'decay.h5')),
+        ('decay of plain Keras', decay, os.path.join(FOLDER, 'plain-decay.h5')),
         ('within an epoch', decay, os.path.join(FOLDER, 'within.h5')),
     ):
         refused[name] = error_of(lambda model=model, path=path: strategy.resume(model, path))
